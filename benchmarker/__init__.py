@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from benchmarker.api.framework import Device, Framework, FrameworkInfo, Gang, StepMarker
     from benchmarker.api.launcher import Allocation, JobState, Launcher
     from benchmarker.api.meter import Channel, Domain, Meter, NoMeterError, Quantity, Reading, Reason, Unavailable
-    from benchmarker.api.metric import Metric
+    from benchmarker.api.metric import Metric, Plot
     from benchmarker.api.precision import PRECISIONS, Precision
     from benchmarker.api.problem import (
         Collective,
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from benchmarker.frames import load, load_blocks, load_events, load_telemetry
     from benchmarker.hooks.specs import hookimpl
     from benchmarker.records.ceilings import Ceilings
-    from benchmarker.records.local_times import LocalTimes, local_times
     from benchmarker.records.record import Record
+    from benchmarker.records.step_times import LocalTimes, local_times
     from benchmarker.roofline.formula import PredictedStep, predicted_step
     from benchmarker.roofline.roofs import Roof, measured_roof, vendor_roof
     from benchmarker.worker.bench import Bench, open_bench
@@ -68,6 +68,7 @@ __all__ = [
     "NotHereError",
     "Outcome",
     "Parallel",
+    "Plot",
     "Precision",
     "PredictedStep",
     "Problem",
@@ -141,7 +142,7 @@ _MODULES = {
         "Reason",
         "Unavailable",
     ),
-    "benchmarker.api.metric": ("Metric",),
+    "benchmarker.api.metric": ("Metric", "Plot"),
     "benchmarker.api.precision": (
         "PRECISIONS",
         "Precision",
@@ -166,7 +167,7 @@ _MODULES = {
     ),
     "benchmarker.hooks.specs": ("hookimpl",),
     "benchmarker.records.ceilings": ("Ceilings",),
-    "benchmarker.records.local_times": (
+    "benchmarker.records.step_times": (
         "LocalTimes",
         "local_times",
     ),

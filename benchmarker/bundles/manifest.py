@@ -12,7 +12,7 @@ from benchmarker.api.numbers import Count
 from benchmarker.formatting import part
 from benchmarker.records.suite import Sha256, SuiteId
 
-FORMAT_VERSION: Literal[2] = 2
+FORMAT_VERSION: Literal[1] = 1
 """Version 2 added `suite` and `redacted`."""
 
 MAX_FILES = 100_000
@@ -70,12 +70,12 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     MAX_BYTES: ClassVar[int] = 2**25
     """More than the size of a manifest of MAX_FILES."""
 
-    format_version: Literal[1, 2]
+    format_version: Literal[1]
     benchmarker: str
     run_id: str
     trials: Trials
-    suite: SuiteId | None = None
-    redacted: Redacted | None = None
+    suite: SuiteId | None
+    redacted: Redacted | None
     left_out: list[Remark]
     files: list[Packed]
 

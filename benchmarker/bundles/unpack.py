@@ -196,7 +196,7 @@ def _read(
     faults = list(run.faults)
     if run.plan and run.plan.run_id != manifest.run_id:
         faults.append(Remark(store.PLAN, f"belongs to run {run.plan.run_id}, not to {manifest.run_id}"))
-    if run.plan and manifest.format_version > 1 and manifest.suite != (run.plan.suite and run.plan.suite.id):
+    if run.plan and manifest.suite != (run.plan.suite and run.plan.suite.id):
         faults.append(Remark(store.MANIFEST, f"states suite {manifest.suite}, which is not that of the plan"))
     if len(files) == len(manifest.files) and not faults and run.trials != manifest.trials:
         faults.append(Remark(store.MANIFEST, f"states {manifest.trials}, but the files contain {run.trials}"))

@@ -29,9 +29,8 @@ from benchmarker.comparing.samples import Tested
 from benchmarker.comparing.scaling_doubts import crowded, doubts, host, unlike_exchanges
 from benchmarker.comparing.scaling_results import Device, Devices, Point, Ratio, Scalings, Series, Split
 from benchmarker.hooks import names
-from benchmarker.records.local_times import averaged, local_times, slowest_text
 from benchmarker.records.sides import Side
-from benchmarker.records.step_times import STEP_TIME
+from benchmarker.records.step_times import STEP_TIME, averaged, local_times, slowest_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from benchmarker.comparing import disturbances
 from benchmarker.comparing.formatting import DOUBTS
 from benchmarker.formatting import count, rounded, si
-from benchmarker.records.local_times import STRAGGLER, cores_of_more_devices, longer
+from benchmarker.records.step_times import STRAGGLER, cores_of_more_devices, longer
 
 if TYPE_CHECKING:
     from benchmarker.comparing.scaling_results import Point

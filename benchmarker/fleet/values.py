@@ -21,8 +21,7 @@ from benchmarker.fleet.words import name_of_link
 from benchmarker.records import store
 from benchmarker.records.configurations import environment_of
 from benchmarker.records.factors import Factors, factors_of
-from benchmarker.records.local_times import local_times
-from benchmarker.records.step_times import step_times
+from benchmarker.records.step_times import local_times, step_times
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

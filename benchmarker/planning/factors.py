@@ -13,10 +13,8 @@ from math import prod
 from typing import Any
 
 from benchmarker.api.errors import UserError
+from benchmarker.records.plan import refuse_too_many
 from benchmarker.records.record import DesignKind
-
-MOST_TRIALS = 100_000
-"""A plan with more trials than this is refused as a mistake."""
 
 Settings = Mapping[str, Any]
 """Values by name, typed or as text."""
@@ -57,9 +55,7 @@ def expand(description: Description) -> list[dict[str, Any]]:
         if twice := sorted(names & taken):
             raise UserError(f"{twice[0]} is varied twice (axes, zips and cases are multiplied); leave one out")
         taken |= names
-    trials = prod(map(len, factors)) * description.trials
-    if trials > MOST_TRIALS:
-        raise UserError(f"the plan has {trials} trials, more than {MOST_TRIALS}; use fewer values or trials")
+    refuse_too_many(prod(map(len, factors)), description.trials)
     return [
         {name: value for part in (description.base, *choices) for name, value in part.items()}
         for choices in product(*factors)

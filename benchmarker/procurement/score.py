@@ -31,6 +31,7 @@ from benchmarker.records.factors import DEFAULTS, Factors, Value, changes, facto
 from benchmarker.records.suite import PlannedSuite, SuiteId
 
 if TYPE_CHECKING:
+    from benchmarker.api.metric import Metric
     from benchmarker.comparing import matching
     from benchmarker.comparing.results import Rules
     from benchmarker.hooks.metrics import Derive
@@ -38,8 +39,13 @@ if TYPE_CHECKING:
     from benchmarker.procurement.sides import Pair, Sides
     from benchmarker.records.record import Failure, Record
 
-METRICS = ("samples_per_s", "samples_per_J")
-"""The metrics that are scored unless others are named; every case must have the first."""
+THROUGHPUT = "samples_per_s"
+"""The metric that every case must have unless others are named."""
+
+
+def default_metrics(known: Mapping[str, Metric]) -> list[str]:
+    """Return the metrics that are scored unless others are named, the throughput first."""
+    return [THROUGHPUT, *(name for name, metric in known.items() if metric.scored and name != THROUGHPUT)]
 
 
 class Side(Struct, frozen=True, kw_only=True):

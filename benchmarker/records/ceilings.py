@@ -72,7 +72,7 @@ class Ceiling(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     device: DeviceKey
     host: str
     framework: str
-    execution: str = ""
+    execution: str
     version: str
     precision: str
     value: Annotated[float, Meta(gt=0)]

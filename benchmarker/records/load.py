@@ -129,7 +129,7 @@ class Load(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     benchmarker: str
     machine: Machine
     endpoint: Annotated[str | None, null_because("the requests went to the engine of a framework")]
-    engine: Annotated[EngineInfo | None, NULL_IS_AN_ANSWER] = None
+    engine: Annotated[EngineInfo | None, NULL_IS_AN_ANSWER]
     model: str
     arrivals: Arrivals
     burst_size: Annotated[Positive | None, null_because("the arrivals are not bursts")]
@@ -156,6 +156,11 @@ def read(path: Path) -> Load:
     if isinstance(found, Fault):
         raise UserError(f"cannot read {found}; name a {LOAD} that serve-load stored")
     return found
+
+
+def is_load(result: Path) -> bool:
+    """Whether a result is a file of a load, or the folder of its run."""
+    return result.name == LOAD or (result / LOAD).is_file()
 
 
 def under(result: Path) -> tuple[list[Load], list[Fault]]:

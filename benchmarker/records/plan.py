@@ -18,8 +18,8 @@ from benchmarker.formatting import count
 from benchmarker.records.record import DesignKind
 from benchmarker.records.suite import PlannedSuite, TrialSuite
 
-MOST_TRIALS = 1_000_000
-"""Most trials of a run: at a second each, twelve days."""
+MOST_TRIALS = 100_000
+"""A run of more trials is refused as a mistake: at a second each, it takes more than a day."""
 PlannedTrial = tuple[int, int]
 """A trial of a plan: (case index, round)."""
 
@@ -99,10 +99,7 @@ def make_plan(
 
     Raises `UserError` if there are more than MOST_TRIALS.
     """
-    if len(cases) * trials > MOST_TRIALS:
-        raise UserError(
-            f"{count(len(cases), 'case')} with {count(trials, 'trial')} each: a run has at most {MOST_TRIALS:,} trials"
-        )
+    refuse_too_many(len(cases), trials)
     seed = secrets.randbits(32) if seed is None else seed
     rng = random.Random(seed)  # noqa: S311 - an order, not a secret
     order = [(index, trial) for trial in range(trials) for index in rng.sample(range(len(cases)), len(cases))]
@@ -116,6 +113,14 @@ def make_plan(
         order=order,
         suite=suite,
     )
+
+
+def refuse_too_many(cases: int, trials: int) -> None:
+    """Raise `UserError` if so many trials of each case are more than MOST_TRIALS."""
+    if cases * trials > MOST_TRIALS:
+        raise UserError(
+            f"{count(cases, 'case')} with {count(trials, 'trial')} each: a run has at most {MOST_TRIALS:,} trials"
+        )
 
 
 def read(content: bytes) -> Plan:

@@ -16,7 +16,7 @@ from benchmarker.hooks.metrics import cached, load_metrics
 from benchmarker.procurement import costs, reference, sides, weights
 from benchmarker.procurement.accept import accept
 from benchmarker.procurement.completeness import asked
-from benchmarker.procurement.score import METRICS, score
+from benchmarker.procurement.score import THROUGHPUT, default_metrics, score
 from benchmarker.records import ceilings, store
 from benchmarker.records.sides import side_of
 from benchmarker.report.choose import choose, first
@@ -135,11 +135,11 @@ def _scores(
     return (
         score(
             found,
-            [*METRICS, *([costs.COST_METRIC] if given.cost else [])],
+            [*default_metrics(derive(groups[0][1][0])), *([costs.COST_METRIC] if given.cost else [])],
             derive,
             weights=weights.read(given.weights) if given.weights else weights.Weights(),
             costs=costs.read(given.cost) if given.cost else None,
-            required=METRICS[:1],
+            required=[THROUGHPUT],
             rules=Rules(),
             known_suites=store.suites(result for result, _, _ in read),
         ),

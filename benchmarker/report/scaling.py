@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from benchmarker.comparing.scaling import scalings
 from benchmarker.comparing.scaling_results import labels, sentence, shown
-from benchmarker.records.local_times import STRAGGLER, local_times
 from benchmarker.records.sides import Side, by_side
+from benchmarker.records.step_times import STRAGGLER, local_times
 from benchmarker.report.page_model import Axis, Figure, Listing, Points, Section
 from benchmarker.report.study import named_columns, names_of
 from benchmarker.tables.table import RATIO, Cell, Column, Table

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 from benchmarker.comparing.diagnosis import skewed
 from benchmarker.formatting import count
 from benchmarker.records.factors import varying
-from benchmarker.records.step_times import MEAN_STEP_TIME, by_importance
+from benchmarker.records.step_times import MEAN_STEP_TIME
 from benchmarker.report.page_model import Listing, Section
 from benchmarker.report.study import named_columns, names_of
 from benchmarker.tables.table import Column, Table
 
 if TYPE_CHECKING:
+    from benchmarker.api.metric import Metric
     from benchmarker.report.study import Study
 
 
@@ -62,14 +63,14 @@ def _compared(study: Study) -> str:
 
 def results(study: Study) -> Section:
     """Return the table of configurations with their headline metrics, medians over trials."""
-    names: dict[str, str] = {}
+    shown: dict[str, Metric] = {}
     skew = skewed(study.records)
     for group in study.groups:
         for record in group.ok:
             for name, metric in study.derive(record).items():
                 if (metric.headline or (skew and name == MEAN_STEP_TIME)) and metric.value is not None:
-                    names.setdefault(name, metric.unit)
-    names = {name: names[name] for name in sorted(names, key=by_importance)}
+                    shown.setdefault(name, metric)
+    names = {name: metric.unit for name, metric in sorted(shown.items(), key=lambda pair: pair[1].order)}
     columns = (
         *named_columns(study),
         *(Column(name, unit, numeric=True) for name, unit in names.items()),

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from benchmarker.formatting import si
 from benchmarker.hooks import names
 from benchmarker.records.factors import DEFAULTS, Value
-from benchmarker.records.step_times import STEP_TIME
 from benchmarker.report.page_model import Axis, Figure, Points, Section
 from benchmarker.stats.median_interval import MIN_BLOCKS_FOR_INTERVAL, median_interval
 from benchmarker.tables.table import Cell, Column, Table
 
 if TYPE_CHECKING:
+    from benchmarker.api.metric import Plot
     from benchmarker.report.study import Group, Study
 
 FIRST = ("batch_size", "seq_len", "prompt_len", "depth")
@@ -29,28 +29,12 @@ PREDICTED = 7
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """A metric to draw, its name and unit, and the metric that predicts it.
-
-    One that is `only_predicted` says nothing new unless a prediction stands beside it.
-    """
+class _Drawn:
+    """A metric to draw: its name, its unit, and how it is drawn."""
 
     metric: str
-    words: str
     unit: str
-    predicted: str = ""
-    only_predicted: bool = False
-
-
-KINDS = (
-    Kind("samples_per_s", "samples/s", "1/s"),
-    Kind("tokens_per_s", "tokens/s", "1/s"),
-    Kind("busbw_bytes_per_s", "bus bandwidth", "B/s"),
-    Kind("communication_share", "share of communication", "%"),
-    Kind("ttft_s", "TTFT", "s", "predicted_ttft_s"),
-    Kind("tpot_s", "TPOT", "s", "predicted_tpot_s"),
-    Kind(STEP_TIME, "step time", "s", "predicted_s", only_predicted=True),
-)
+    plot: Plot
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +56,25 @@ def sweeps(study: Study) -> Section | None:
     every = {name for group in study.groups for name in group.factors} - {"seed", "gpu", *DEFAULTS}
     varied = sorted(name for name in every if _varies(study, name))
     varied = [*(name for name in FIRST if name in varied), *(name for name in varied if name not in FIRST)]
+    metrics = _metrics(study)
     figures = [
         figure
         for number, name in enumerate(varied)
-        for kind in KINDS
-        if (figure := _figure(study, f"sweep-{number}-{kind.metric}", name, kind))
+        for drawn in metrics
+        if (figure := _figure(study, f"sweep-{number}-{drawn.metric}", name, drawn))
     ]
     return Section("sweeps", "Sweeps", (), tuple(figures)) if figures else None
+
+
+def _metrics(study: Study) -> list[_Drawn]:
+    """Return the metrics that have a plot: rates first, then shares, then times."""
+    found = {
+        name: _Drawn(name, "%" if metric.unit == "1" else metric.unit, metric.plot)
+        for record in study.records
+        for name, metric in study.derive(record).items()
+        if metric.plot
+    }
+    return sorted(found.values(), key=lambda drawn: ("%", "s").index(drawn.unit) if drawn.unit in ("%", "s") else -1)
 
 
 def _varies(study: Study, name: str) -> bool:
@@ -90,15 +86,15 @@ def _number(value: Value) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _figure(study: Study, key: str, name: str, kind: Kind) -> Figure | None:
-    lines = _lines(study, name, kind)
+def _figure(study: Study, key: str, name: str, drawn: _Drawn) -> Figure | None:
+    lines = _lines(study, name, drawn)
     predicted = any(dot.predicted is not None for of in lines.values() for dot in of)
-    if not lines or (kind.only_predicted and not predicted):
+    if not lines or (drawn.plot.only_predicted and not predicted):
         return None
     across = name in study.apart
     cases = names.names([dict(rest[1:]) for rest in lines], () if across else study.apart, [name for _ in lines]).each
     sides = ["" if across else of[0].group.side for of in lines.values()]
-    labels = [" ".join(filter(None, pair)) or kind.words for pair in zip(cases, sides, strict=True)]
+    labels = [" ".join(filter(None, pair)) or drawn.plot.title for pair in zip(cases, sides, strict=True)]
     pairs = list(zip(labels, lines.values(), strict=True))
     shown = pairs[:MOST_CURVES]
     several = len(study.sides) > 1 and not across
@@ -108,7 +104,7 @@ def _figure(study: Study, key: str, name: str, kind: Kind) -> Figure | None:
             of[0].group.series if several else index,
             tuple(dot.x for dot in of),
             tuple(dot.y for dot in of),
-            tuple(f"{label}, {name}={dot.x:g}: {_said(dot, kind)}" for dot in of),
+            tuple(f"{label}, {name}={dot.x:g}: {_said(dot, drawn)}" for dot in of),
             tuple(dot.interval[0] for dot in of),
             tuple(dot.interval[1] for dot in of),
             look="line and dots",
@@ -118,8 +114,8 @@ def _figure(study: Study, key: str, name: str, kind: Kind) -> Figure | None:
     ]
     marks += _predictions(shown, {label: mark.series for (label, _), mark in zip(shown, marks, strict=True)})
     xs = [dot.x for of in lines.values() for dot in of]
-    is_log = kind.unit in ("s", "B/s") and _is_wide([y for mark in marks for y in mark.y])
-    limit = () if is_log else (0.0, 1.0) if kind.unit == "%" else (0.0,)
+    is_log = drawn.unit in ("s", "B/s") and _is_wide([y for mark in marks for y in mark.y])
+    limit = () if is_log else (0.0, 1.0) if drawn.unit == "%" else (0.0,)
     left = (
         ""
         if len(pairs) <= MOST_CURVES
@@ -133,10 +129,10 @@ def _figure(study: Study, key: str, name: str, kind: Kind) -> Figure | None:
     columns = (
         Column("line"),
         Column(name, numeric=True),
-        Column(kind.metric, kind.unit, numeric=True),
-        Column("interval_from", kind.unit, numeric=True),
-        Column("interval_to", kind.unit, numeric=True),
-        *[Column(kind.predicted, kind.unit, numeric=True)] * predicted,
+        Column(drawn.metric, drawn.unit, numeric=True),
+        Column("interval_from", drawn.unit, numeric=True),
+        Column("interval_to", drawn.unit, numeric=True),
+        *[Column(drawn.plot.predicted, drawn.unit, numeric=True)] * predicted,
         Column("trials", numeric=True),
     )
     caption = (
@@ -147,12 +143,12 @@ def _figure(study: Study, key: str, name: str, kind: Kind) -> Figure | None:
         caption += " Lines without dots are predicted from the work by formula and the measured ceilings of the device."
     return Figure(
         key,
-        f"{kind.words} over {name}",
+        f"{drawn.plot.title} over {name}",
         caption,
         Axis(name, log=_is_wide(xs)),
         tuple(marks),
         Table(columns, tuple(rows)),
-        y=Axis(kind.words, kind.unit if kind.unit in ("s", "%") else "", log=is_log, limit=limit),
+        y=Axis(drawn.plot.title, drawn.unit if drawn.unit in ("s", "%") else "", log=is_log, limit=limit),
         left_out=left,
     )
 
@@ -162,37 +158,37 @@ def _is_wide(values: Sequence[float]) -> bool:
     return min(values) > 0 and max(values) >= WIDE * min(values)
 
 
-def _said(dot: _Dot, kind: Kind) -> str:
+def _said(dot: _Dot, drawn: _Drawn) -> str:
     """Return the value of a dot, and how far it is from the prediction."""
-    if kind.unit == "%":
-        return f"{dot.y:.1%} {kind.words}"
-    if kind.unit != "s":
-        return f"{si(dot.y, kind.unit)} {kind.words}"
+    if drawn.unit == "%":
+        return f"{dot.y:.1%} {drawn.plot.title}"
+    if drawn.unit != "s":
+        return f"{si(dot.y, drawn.unit)} {drawn.plot.title}"
     times = f", {dot.y / dot.predicted:.3g} times the predicted {si(dot.predicted, 's')}" if dot.predicted else ""
     return f"{si(dot.y, 's')}{times}"
 
 
-def _lines(study: Study, name: str, kind: Kind) -> Mapping[_Key, list[_Dot]]:
+def _lines(study: Study, name: str, drawn: _Drawn) -> Mapping[_Key, list[_Dot]]:
     """Return the lines of two dots or more, each with the side and the factors that its dots share.
 
     If the sides differ in the parameter itself, a line joins them.
     """
-    whole = _joined(study, name, kind, {name})
+    whole = _joined(study, name, drawn, {name})
     if name not in LENGTHS:
         return whole
-    of_room = _joined(study, name, kind, {name, "seq_len"})
+    of_room = _joined(study, name, drawn, {name, "seq_len"})
     return of_room if all(len({dot.x for dot in of}) == len(of) for of in of_room.values()) else whole
 
 
-def _joined(study: Study, name: str, kind: Kind, free: set[str]) -> Mapping[_Key, list[_Dot]]:
+def _joined(study: Study, name: str, drawn: _Drawn, free: set[str]) -> Mapping[_Key, list[_Dot]]:
     found: dict[_Key, list[_Dot]] = {}
     for group in study.groups:
-        x, y = _number(group.factors.get(name)), study.median(group, kind.metric)
+        x, y = _number(group.factors.get(name)), study.median(group, drawn.metric)
         if x is not None and y is not None:
             side = ("", 0) if name in study.apart else (group.side, group.series)
             rest = (side, *((key, of) for key, of in group.factors.items() if key not in free))
-            interval = median_interval(study.values(group, kind.metric)) or (None, None)
-            predicted = study.median(group, kind.predicted) if kind.predicted else None
+            interval = median_interval(study.values(group, drawn.metric)) or (None, None)
+            predicted = study.median(group, drawn.plot.predicted) if drawn.plot.predicted else None
             found.setdefault(rest, []).append(_Dot(x, y, interval, predicted, group))
     return {rest: sorted(of, key=lambda dot: dot.x) for rest, of in found.items() if len(of) > 1}
 

@@ -87,14 +87,6 @@ INTEGERS = (
     "waiting_ns",
 )
 FLOATS = ("purity", "flops", "bytes")
-ADDED = {
-    "shapes",
-    "gemm",
-    "launch",
-    "graph",
-    *("collective", "process_group", "group_size", "message_bytes", "collective_nr", "waiting_ns"),
-}
-"""Columns that older files lack."""
 MEMORY = ("size", "address", "allocated", "reserved")
 """Float columns of traces with memory events."""
 ON_DEVICE = ("kernel", "copy")

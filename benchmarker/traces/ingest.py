@@ -97,7 +97,7 @@ def ingest(path: Path, expected: Expected | None = None, capture: Path | None = 
     steps = _steps(found.events)
     each_scope = scopes(found.events, len(steps), expected.scopes)
     trace = summary(reading, found, steps, each_scope, separable=expected.separable, variables=expected.variables)
-    if max(each.busy_ns for each in trace.devices) > _EXACT_NS:
+    if max(device.busy_ns for device in trace.devices) > _EXACT_NS:
         raise UserError(f"{path}: a device worked for more than 104 days: the times are not those of a trace")
     return Ingested(found.events, trace, each_scope)
 

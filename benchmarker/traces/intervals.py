@@ -1,4 +1,4 @@
-"""Intervals: which one encloses which, and how a device's time is divided among them."""
+"""Intervals of time: which one encloses which, what they cover, and how a device's time divides among them."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 from benchmarker.api.errors import UserError
 from benchmarker.files import regular
 from benchmarker.records.profile import Scope, Trace
-from benchmarker.traces.events import ADDED, FLOATS, INTEGERS, MEMORY, TEXTS, codes, frame, words
+from benchmarker.traces.events import FLOATS, INTEGERS, MEMORY, TEXTS, codes, frame, words
 from benchmarker.traces.ingest import LONGEST_NS, Ingested
 
 _KEY = b"benchmarker"
@@ -60,17 +60,18 @@ def load(path: Path) -> Ingested:
         regular.check(path)
         held = pq.read_table(path)
         summary = msgspec.json.decode((held.schema.metadata or {})[_KEY], type=_Summary)
-        older = ADDED - set(held.column_names)
-        columns = {name: _texts(held[name]) for name in TEXTS if name not in older}
-        numbers = [name for name in INTEGERS if name not in older]
-        columns |= {name: held[name].fill_null(-1).to_numpy().astype(np.int64) for name in numbers}
+        columns = {name: _texts(held[name]) for name in TEXTS}
+        columns |= {name: held[name].fill_null(-1).to_numpy().astype(np.int64) for name in INTEGERS}
         floats = (*FLOATS, *(name for name in MEMORY if name in held.column_names))
         columns |= {name: held[name].to_numpy().astype(float) for name in floats}
         if held.num_rows and not -1 <= columns["parent_id"].min() <= columns["parent_id"].max() < held.num_rows:
             raise ValueError("a parent_id is not the number of a row")
-        times = [columns[name].astype(float) for name in (*_TIMES, *_DURATIONS) if name in columns]
-        latest, longest = max(each.max(initial=0) for each in times), max(each.sum() for each in times[len(_TIMES) :])
-        if min(each.min(initial=0) for each in times) < -1 or latest > 2 * LONGEST_NS or longest > LONGEST_NS:
+        times = [columns[name].astype(float) for name in (*_TIMES, *_DURATIONS)]
+        latest, longest = (
+            max(time_.max(initial=0) for time_ in times),
+            max(time_.sum() for time_ in times[len(_TIMES) :]),
+        )
+        if min(time_.min(initial=0) for time_ in times) < -1 or latest > 2 * LONGEST_NS or longest > LONGEST_NS:
             raise ValueError("its times are not those of a trace")
         if "memory" in columns["kind"].categories and not set(MEMORY) <= columns.keys():
             raise ValueError("memory events lack their sizes")

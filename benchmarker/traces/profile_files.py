@@ -139,8 +139,8 @@ def names(several: Sequence[Profile]) -> list[str]:
     records = [each.record for each in several if each.record]
     if len(records) < len(several):
         return made
-    made = _apart(made, [f"trial {each.trial}" for each in records])
-    return _apart(made, [f"of run {each.run_id}" for each in records])
+    made = _apart(made, [f"trial {record.trial}" for record in records])
+    return _apart(made, [f"of run {record.run_id}" for record in records])
 
 
 def configurations(several: Sequence[Profile]) -> list[str]:
@@ -148,9 +148,9 @@ def configurations(several: Sequence[Profile]) -> list[str]:
     records = [each.record for each in several if each.record]
     if len(records) < len(several):
         return [clean(str(each.path)) for each in several]
-    named = naming.names([factors_of(each.case) for each in records])
+    named = naming.names([factors_of(record.case) for record in records])
     short = named.each if any(named.each) or any(each.side for each in several) else named.whole
-    made = _apart(short, ["separable" * each.case.measuring.separable for each in records])
+    made = _apart(short, ["separable" * record.case.measuring.separable for record in records])
     return [": ".join(filter(None, (each.side, name))) for each, name in zip(several, made, strict=True)]
 
 

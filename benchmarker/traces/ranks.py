@@ -99,11 +99,11 @@ def ranks(traces: Sequence[Ingested], names: Sequence[str]) -> Ranks:
     found, notes = matched(table, one_clock=len(traces) == 1)
     waiting = found.groupby("rank")["waiting_ns"].sum()
     times = [_time(rank, device, each, rows, int(waiting.get(rank, 0))) for rank, device, each, rows in parts]
-    world = max((each.trace.world_size or 0 for each in traces), default=0)
+    world = max((trace.trace.world_size or 0 for trace in traces), default=0)
     if len(parts) < world:
         notes.insert(0, f"traces of {len(parts)} of {world} ranks: waiting for the others is unknown")
     steps = [CriticalRank(step, rank, waited) for step, (rank, waited) in critical(found).items() if step >= 0]
-    most = limits(sorted({name for each in traces for name in each.trace.device_names}))
+    most = limits(sorted({name for trace in traces for name in trace.trace.device_names}))
     lines = _collectives(found, POSSIBLE * most.bytes_per_s)
     impossible = sum(line.algorithm_bytes_per_s is None for line in lines if line.bytes and line.shortest_ns)
     if impossible:
@@ -136,7 +136,7 @@ def _parts(traces: Sequence[Ingested], names: Sequence[str]) -> Iterator[tuple[i
         for rank, (device, rows) in enumerate(devices(work(traces[0].events))):
             yield rank, device, traces[0], rows
         return
-    stated = [each.trace.rank for each in traces]
+    stated = [trace.trace.rank for trace in traces]
     known = [place if None in stated else rank or 0 for place, rank in enumerate(stated)]
     if twice := {rank for rank in known if known.count(rank) > 1}:
         both = [name for rank, name in zip(known, names, strict=True) if rank in twice][:2]

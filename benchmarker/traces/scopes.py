@@ -44,7 +44,7 @@ def inclusive(events: pd.DataFrame) -> pd.DataFrame:
     chain, names = _chains(events, rows)
     lines = pd.DataFrame({"chain": chain, "phase": rows["phase"].astype(object), "inclusive_ns": rows["busy_ns"]})
     lines = lines.groupby(["chain", "phase"], sort=False)["inclusive_ns"].sum().reset_index()
-    lines["scope"] = [names[each] or ("",) for each in lines["chain"]]
+    lines["scope"] = [names[line] or ("",) for line in lines["chain"]]
     each = lines.explode("scope").groupby(["scope", "phase"], sort=False)["inclusive_ns"].sum()
     return each.reset_index()
 

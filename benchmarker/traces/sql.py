@@ -41,7 +41,7 @@ def query(profiles: Sequence[Profile], statement: str) -> tuple[list[str], Rows]
         connection.register("events", events)
         try:
             statements = connection.extract_statements(statement)
-            if [each.type.name in _READING for each in statements] != [True]:
+            if [statement.type.name in _READING for statement in statements] != [True]:
                 raise UserError("the SQL is not one statement that only reads; give one SELECT")
             return _answer(connection, statements[0])
         except duckdb.Error as error:
@@ -49,7 +49,7 @@ def query(profiles: Sequence[Profile], statement: str) -> tuple[list[str], Rows]
 
 
 def _events(profiles: Sequence[Profile]) -> pa.Table:
-    tables = [parquet.table(each.ingested.events) for each in profiles]
+    tables = [parquet.table(profile.ingested.events) for profile in profiles]
     named = zip(tables, names(profiles), strict=True)
     return pa.concat_tables(table.append_column("result", pa.array([name] * len(table))) for table, name in named)
 

@@ -1,4 +1,4 @@
-"""Statistics of an event table, by name, category, scope, op, phase, or any other text column."""
+"""Statistics of an event table, by any text column such as name or scope; of its matrix products; and of two traces."""
 
 from __future__ import annotations
 

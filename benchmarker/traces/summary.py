@@ -31,7 +31,7 @@ def summary(
     events = found.events
     rows = work(events)
     devices = list(device_times(events, rows))
-    whole = [each for each in devices if not each.track]
+    whole = [device for device in devices if not device.track]
     uneven = _uneven(rows)
     overlaps = [Overlap.of(of_device) for _, of_device in rows.groupby("device", observed=True)]
     missing = [*reading.lost, *_missing(found, uneven, each_scope, reading)]
@@ -47,8 +47,8 @@ def summary(
         wall_ns=max(each.wall_ns for each in whole),
         busy_ns=sum(each.busy_ns for each in whole),
         idle_ns=sum(each.idle_ns for each in whole),
-        communication_ns=sum(each.moving_ns for each in overlaps),
-        hidden_ns=sum(each.hidden_ns for each in overlaps),
+        communication_ns=sum(overlap.moving_ns for overlap in overlaps),
+        hidden_ns=sum(overlap.hidden_ns for overlap in overlaps),
         outside_ns=int(rows.loc[rows["leaf"] == "", "busy_ns"].sum()),
         uncategorised_ns=int(rows.loc[rows["category"] == UNCATEGORISED, "busy_ns"].sum()),
         unmatched_ops=found.unmatched_ops,

@@ -66,27 +66,27 @@ def _only_waiting_ns(rows: pd.DataFrame, waiting_ns: np.ndarray) -> int:
 
 
 def _together(ranks: Sequence[Ingested]) -> Ingested:
-    events = _events([each.events for each in ranks])
-    traces = [each.trace for each in ranks]
+    events = _events([rank.events for rank in ranks])
+    traces = [rank.trace for rank in ranks]
     times = list(device_times(events, work(events)))
-    whole = [each for each in times if not each.track]
-    missing = [*_said([each.missing for each in traces]), *_apart(events)]
+    whole = [time_ for time_ in times if not time_.track]
+    missing = [*_said([trace.missing for trace in traces]), *_apart(events)]
     trace = msgspec.structs.replace(
         traces[0],
-        **{name: sum(getattr(each, name) for each in traces) for name in _SUMS},
-        steps=min(each.steps for each in traces),
+        **{name: sum(getattr(trace, name) for trace in traces) for name in _SUMS},
+        steps=min(trace.steps for trace in traces),
         step_ns=[max(each) for each in zip(*(trace.step_ns for trace in traces), strict=False)],
         wall_ns=max(each.wall_ns for each in whole),
         busy_ns=sum(each.busy_ns for each in whole),
         idle_ns=sum(each.idle_ns for each in whole),
         devices=times,
         missing=missing,
-        notes=_said([each.notes for each in traces]),
+        notes=_said([trace.notes for trace in traces]),
         complete=not missing,
         rank=None,
         world_size=len(ranks),
     )
-    return Ingested(events, trace, _scopes(trace, [each.scopes for each in ranks]))
+    return Ingested(events, trace, _scopes(trace, [rank.scopes for rank in ranks]))
 
 
 def _events(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:

@@ -37,7 +37,7 @@ def test_an_engine_answers_every_request_with_a_time_for_each_token(serve, cli, 
     lines = done.stdout.splitlines()
     assert lines[0].startswith("chat first_ms=2 gap_ms=1 in toy eager, fp32, 3 slots, on toy: 3 prompt tokens, 4 new")
     assert lines[-1] == "doubt: client and engine shared one machine, and may have slowed each other"
-    assert cli("serve-load", f"--show={path}").stdout == done.stdout
+    assert cli("show", str(path)).stdout == done.stdout
 
 
 def test_a_single_slot_serves_one_request_after_the_other(serve, tmp_path):

@@ -75,7 +75,7 @@ def test_several_rates_are_a_table_and_json_has_the_same(serve, command, tmp_pat
     done = serve("--rate=40,20", "--slo=e2e=30s")
     rows = [line.split() for line in done.stdout.splitlines() if line.strip().startswith(("20", "40"))]
     assert [row[0] for row in rows] == ["20", "40"]
-    shown = json.loads(command("serve-load", f"--show={stored(tmp_path)[0]}", "--json").stdout)
+    shown = json.loads(command("show", str(stored(tmp_path)[0]), "--json").stdout)
     assert [step["rate_per_s"] for step in shown["steps"]] == [20.0, 40.0]
     assert {step["met"]["value"] for step in shown["steps"]} == {1.0}
     assert set(shown["steps"][0]["latencies"]["ttft_s"]) == {"p50", "p90", "p95", "p99"}
@@ -131,7 +131,7 @@ def test_overload_ends_the_load_is_told_first_and_fails(serve, toy, command, tmp
         "highest rate kept: 20 requests/s"
     )
     assert "90 requests/s: not tried, because a lower rate was too high" in done.stderr
-    again = command("serve-load", f"--show={path}", "--json")
+    again = command("show", str(path), "--json")
     assert again.returncode == 1
     assert [each["overloaded"] for each in json.loads(again.stdout)["steps"]] == [False, True]
 
@@ -182,8 +182,9 @@ def test_what_cannot_be_stored_is_shown_nevertheless(serve):
 def test_a_stored_load_is_shown_again(serve, command, tmp_path):
     first = serve("--rate=30")
     path, _ = stored(tmp_path)
-    assert command("serve-load", f"--show={path}").stdout == first.stdout
-    assert command("serve-load", f"--show={path.parent}").stdout == first.stdout
+    assert command("show", str(path)).stdout == first.stdout
+    assert command("show", str(path.parent)).stdout == first.stdout
+    assert "is a load, which has no trials and no metrics" in command("show", str(path), "--trials").stderr
 
 
 HOSTILE = {
@@ -208,7 +209,7 @@ def test_whatever_a_server_sends_the_load_is_stored_and_can_be_read(command, tmp
     assert done.returncode == 1
     assert all(any(words in message for message in messages) for words in HOSTILE.values())
     assert all(message.isprintable() and len(message) < 400 for message in messages)
-    assert command("serve-load", f"--show={path}").stdout == done.stdout
+    assert command("show", str(path)).stdout == done.stdout
 
 
 def free_port():
@@ -253,7 +254,6 @@ def test_a_server_of_several_models_is_asked_for_a_named_one(serve, toy, models,
         (["--rate=1", "--burst-size=3"], "there are no bursts without --arrivals=bursts; leave --burst-size out"),
         (["--rate=1", "--rate-precision=1%"], "there is no range of rates to search; leave --rate-precision out"),
         (["--rate=0.001"], "no request arrives within"),
-        (["--rate=30", "--show=x"], "--show sends nothing; leave --endpoint out"),
     ],
 )
 def test_options_that_make_no_load_are_refused_before_any_request(command, toy, options, words):

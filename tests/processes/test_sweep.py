@@ -267,7 +267,7 @@ def test_run_shows_what_it_would_run(cli, tmp_path):
         ("--axis=problem=nap", "a sweep measures one problem"),
         ("--zip='ms=1,2 after=1'", "but ms has 2 values and after 1"),
         ("--case='ms'", "--case 'ms': write NAME=VALUE"),
-        ("--axis=ms=1,2 --trials=50001", "the plan has 100002 trials, more than 100000"),
+        ("--axis=ms=1,2 --trials=50001", "2 cases with 50001 trials each: a run has at most 100,000 trials"),
         ("--axis=precision=bf16,fp16", "nothing is left to run: framework=toy precision=bf16: "),
         ("--axis=ms=1,2,3 --design=duet", "a duet measures two cases, not 3"),
         ("--axis=ms=1,2 --resume", "no unfinished run of this plan under results"),

@@ -89,15 +89,15 @@ profile scopes torch.json
 profile scopes jax.pb
 profile scopes torch.json jax.pb
 profile ranks ranks
-serve-load --show=one-rate.json
-serve-load --show=search.json
+show one-rate
+show search
 profile sql torch.json "SELECT * FROM events"
 profile sql torch.json jax.pb "SELECT result, name, count(*) AS number, sum(busy_ns) AS busy FROM events GROUP BY ALL"
 profile sql torch.json "SELECT repeat('long', 99) AS a, name AS b, 1 AS c, repeat('x', 99) AS d FROM events"
 """.strip().splitlines()
 ELSEWHERE = {
     **dict.fromkeys(("run", "sweep", "plan run", "check"), "tables of `show`, after minutes of measuring"),
-    **dict.fromkeys(("ab", "serve-load"), "tables of `compare` and of `serve-load --show`, after measuring"),
+    **dict.fromkeys(("ab", "serve-load"), "tables of `compare` and of `show` with a load, after measuring"),
     **dict.fromkeys(("submit", "jobs", "nodes run", "nodes show", "scaling"), "need jobs, nodes or devices"),
     **dict.fromkeys(("new", "report", "bundle create", "bundle verify", "bundle unpack"), "print no table"),
     **dict.fromkeys(("profile export", "profile import"), "print no table"),
@@ -188,7 +188,8 @@ def place(tmp_path_factory):
     allocated = [allocation(1_763_000_000_000_004, 1 << 30, 1 << 30)]
     (folder / "memory.json").write_bytes(profiles.torch_json(profiles.torch_events() + allocated))
     for name, found in loads().items():
-        (folder / f"{name}.json").write_bytes(msgspec.json.encode(found))
+        (folder / name).mkdir()
+        (folder / name / "load.json").write_bytes(msgspec.json.encode(found))
     (folder / "jax.pb").write_bytes(profiles.small_cpu_space())
     (folder / "plan.toml").write_text(
         'problem = "attention"\nframework = "numpy"\n[axes]\nseq_len = [128, 16384]\nimpl = ["einsum", "matmul"]\n'

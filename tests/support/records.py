@@ -127,6 +127,7 @@ def make_ceiling(value: float, resource: Resource = "compute", **fields: Any) ->
         device=device,
         host="here",
         framework="toy",
+        execution="eager",
         version="1.0",
         precision="fp32",
         value=value,

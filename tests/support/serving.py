@@ -183,6 +183,7 @@ def load(steps: list[Step], **fields: Any) -> Load:
         "benchmarker": "0.1.0",
         "machine": make_record(1.0).machine,
         "endpoint": "http://server.example:8000/v1",
+        "engine": None,
         "model": "toy",
         "arrivals": "poisson",
         "burst_size": None,

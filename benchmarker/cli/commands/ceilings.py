@@ -207,7 +207,7 @@ def _row(each: Ceiling) -> list[str]:
         str(each.device),
         each.resource,
         each.precision,
-        f"{each.framework} {each.execution}".strip(),
+        f"{each.framework} {each.execution}",
         *(si(value, _unit(each)) for value in (each.value, each.low, each.high)),
         each.method,
         text(each.trials),

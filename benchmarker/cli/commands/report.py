@@ -20,7 +20,7 @@ from benchmarker.files import atomic
 from benchmarker.formatting import clean, si
 from benchmarker.hooks.extras import needing
 from benchmarker.hooks.metrics import load_metrics
-from benchmarker.procurement.score import METRICS
+from benchmarker.procurement.score import THROUGHPUT
 from benchmarker.records import store
 from benchmarker.records.load import under
 
@@ -120,7 +120,7 @@ def command(
         return _published(path, page_of_loads(found, faults, title), 1 if faults else 0)
     scored = len(read) > 1 or cost or weights
     if scored and not judging["metric"] and not judging["statistic"]:
-        judging["metric"] = METRICS[0]
+        judging["metric"] = THROUGHPUT
     rules, unwanted = rules_of(**judging), verdicts_of(fail_on)
     known_metric(rules, load_metrics()(read[0][1][0]))
     with working("writing the report"):

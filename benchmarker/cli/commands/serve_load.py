@@ -11,8 +11,8 @@ import click
 from click.core import ParameterSource
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.loads import load_output, plain
-from benchmarker.cli.display.output import OUTPUT, Output, View, output_options, print_output
+from benchmarker.cli.display.loads import output_of
+from benchmarker.cli.display.output import Output, View, output_options, print_output
 from benchmarker.cli.display.progress import Line, progress_options, quiet
 from benchmarker.cli.options import completion
 from benchmarker.cli.options.case import engine_options
@@ -21,14 +21,12 @@ from benchmarker.cli.options.problem import ProblemCommand
 from benchmarker.cli.options.types import Choice, Duration, Folder, Integer, Share
 from benchmarker.cli.targets import endpoint, engine
 from benchmarker.machine.description import describe
-from benchmarker.records import load as loads
 from benchmarker.records import store
 from benchmarker.records.load import Lengths, Load, Slo
 from benchmarker.serving.arrivals import Request, draw, read_trace
 from benchmarker.serving.latency import figures_of
 from benchmarker.serving.search import bisect
 from benchmarker.serving.session import Session, named
-from benchmarker.serving.words import found_rate
 from benchmarker.version import __version__
 
 if TYPE_CHECKING:
@@ -140,7 +138,6 @@ def _set_by_the_load(problem: Problem) -> list[str]:
     help="Let the server stop at an end-of-sequence token. [default: it is asked to ignore it]",
 )
 @click.option("--results", type=Folder(), default=Path("results"), show_default=True, help="Folder for the times.")
-@click.option("--show", type=click.Path(path_type=Path), metavar="FILE", help="Send nothing; show a stored load.")
 @partial(progress_options, verbose_help="Print progress every second, also in a pipe.")
 @output_options(form=False)
 def command(
@@ -163,7 +160,6 @@ def command(
     prompts: str,
     stop_at_eos: bool,
     results: Path,
-    show: Path | None,
     view: View,
     **options: Any,
 ) -> Output:
@@ -177,13 +173,10 @@ def command(
     Once so many requests have timed out that --share can no longer be reached, the server is overloaded: the load at
     that rate ends, and higher rates are not tried.
 
-    The times of all requests are stored; --show prints them again. The exit status is 1 if the server was overloaded or
+    The times of all requests are stored; `show` prints them again. The exit status is 1 if the server was overloaded or
     answered no request at one of the rates; after a search, if the lowest rate does not hold the SLO.
     """
     context = click.get_current_context()
-    if show:
-        _refuse(context, set(context.params) - {"show", *OUTPUT}, "--show sends nothing")
-        return _output(loads.read(show), show)
     if address is None and framework is None:
         raise UserError(
             "no server is named; give --endpoint=http://127.0.0.1:8000/v1, or for an engine --framework=torch "
@@ -265,20 +258,9 @@ def command(
                         holds(each)
         except (KeyboardInterrupt, UserError):
             if session.load.steps:
-                print_output(_output(session.load, session.path), view)
+                print_output(output_of(session.load, session.path), view)
             raise
-    return _output(session.load, session.path)
-
-
-def _output(load: Load, path: Path | None) -> Output:
-    """Return a load, and where it is stored if it could be."""
-    highest = found_rate(load)
-    if highest:
-        status = 1 if highest.rate is None else 0
-    else:
-        status = 1 if any(not figures.answered or figures.is_overloaded for figures in figures_of(load)) else 0
-    stored = f"load: {path}" if path else ""
-    return Output(load_output(load), plain(load, path), status, stored=stored)
+    return output_of(session.load, session.path)
 
 
 def _refuse(context: click.Context, names: set[str], why: str) -> None:

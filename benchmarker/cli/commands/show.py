@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import chain
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import Output, Part, output_options
 from benchmarker.cli.display.records import as_plain, cases_output, record_output, trials_output
 from benchmarker.cli.options.results import mixed_output, pool_option
 from benchmarker.formatting import clean
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.records import sides, store
+from benchmarker.records.load import is_load
+
+if TYPE_CHECKING:
+    from benchmarker.hooks.metrics import Derive
+    from benchmarker.records.sides import Side
 
 
 @click.command("show")
@@ -24,28 +30,41 @@ from benchmarker.records import sides, store
 @store.uncollected()
 @output_options()
 def command(results: tuple[Path, ...], pool: bool, trials: bool, metric: str | None, wide: bool) -> Output:
-    """Show a single record in full, or a line for each case of several records.
+    """Show a single record in full, a line for each case of several records, or the load that `serve-load` stored.
 
     The line has the medians over the successful trials, how far the trials spread (the 95% interval of the median if
     every case has six trials or more, otherwise the range), and how many trials there are, failed or were disturbed.
 
     RESULT is a record, the folder of a run, or a folder of runs. Of several folders, each is a side, with lines of its
     own: `show results/*` has a line for each case of each run, `show results` one for each case of all runs together.
-    The exit status is 1 if a file cannot be read.
+    The exit status is 1 if a file cannot be read; for a load, which is shown alone, it is that of `serve-load`.
     """
+    if len(results) == 1 and is_load(results[0]):
+        if trials or metric:
+            raise UserError(
+                f"{results[0]} is a load, which has no trials and no metrics; leave --trials and --metric out"
+            )
+        from benchmarker.cli.display.loads import output_of
+        from benchmarker.records import load
+
+        return output_of(load.read(results[0]), results[0])
     found, faults = sides.read(results, pool=pool)
     derive = load_metrics(results)
     chosen = [each.strip() for each in metric.split(",") if each.strip()] if metric else []
     for fault in faults:
         click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
-    records = [record for side in found for record in side.records]
-    groups = sides.by_side(found) if records else []
-    parts: Iterable[Part] = ()
-    if len(records) == 1 and not (trials or chosen):
-        parts = record_output(records[0], derive(records[0]))
-    elif trials and records:
-        parts = trials_output(groups, derive, chosen, wide=wide)
-    elif records:
-        parts = chain(cases_output(groups, derive, chosen, wide=wide), mixed_output(groups))
     data = (as_plain(record, derive(record), side.name) for side in found for record in side.records)
-    return Output(parts, data, 1 if faults else 0)
+    return Output(_parts(found, derive, chosen, trials=trials, wide=wide), data, 1 if faults else 0)
+
+
+def _parts(
+    several: Sequence[Side], derive: Derive, chosen: Sequence[str], *, trials: bool, wide: bool
+) -> Iterator[Part]:
+    records = [record for side in several for record in side.records]
+    if len(records) == 1 and not (trials or chosen):
+        yield from record_output(records[0], derive(records[0]))
+    elif records:
+        groups = sides.by_side(several)
+        yield from (trials_output if trials else cases_output)(groups, derive, chosen, wide=wide)
+        if not trials:
+            yield from mixed_output(groups)

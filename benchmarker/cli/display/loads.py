@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarker.cli.display.output import Part, Text
+from benchmarker.cli.display.output import Output, Part, Text
 from benchmarker.formatting import part, rounded, si
 from benchmarker.serving.doubts import doubts
 from benchmarker.serving.latency import LATENCIES, PERCENTILES, Figures, figures_of
@@ -26,7 +26,16 @@ if TYPE_CHECKING:
 MOST_MESSAGES = 3
 
 
-def load_output(load: Load) -> Iterator[Part]:
+def output_of(load: Load, path: Path | None) -> Output:
+    """Return a load, where it is stored if it could be, and the exit status of `serve-load`."""
+    if highest := found_rate(load):
+        status = 1 if highest.rate is None else 0
+    else:
+        status = 1 if any(not figures.answered or figures.is_overloaded for figures in figures_of(load)) else 0
+    return Output(_output(load), _plain(load, path), status, stored=f"load: {path}" if path else "")
+
+
+def _output(load: Load) -> Iterator[Part]:
     """Yield the figures of a load."""
     figures = figures_of(load)
     found = found_rate(load)
@@ -107,7 +116,7 @@ def _lateness(figures: Figures) -> list[tuple[str, float]]:
     return [("p50", float(np.quantile(late, 0.5))), ("p99", float(np.quantile(late, 0.99))), ("max", float(late.max()))]
 
 
-def plain(load: Load, path: Path | None) -> dict[str, Any]:
+def _plain(load: Load, path: Path | None) -> dict[str, Any]:
     """Return the figures of a load as values for JSON, with the file in which it is stored."""
     figures = figures_of(load)
     return {

@@ -23,9 +23,8 @@ from benchmarker.hooks.launchers import named
 from benchmarker.hooks.names import name as name_of
 from benchmarker.machine import description
 from benchmarker.records.factors import factors_of, label
-from benchmarker.records.local_times import local_times, slowest_text
 from benchmarker.records.sides import SIDE
-from benchmarker.records.step_times import MEAN_STEP_TIME, STEP_TIME, by_importance
+from benchmarker.records.step_times import MEAN_STEP_TIME, STEP_TIME, local_times, slowest_text
 from benchmarker.stats.median_interval import median_spreads
 from benchmarker.tables.table import Table
 
@@ -37,13 +36,16 @@ if TYPE_CHECKING:
     from benchmarker.records.record import Record
 
 
+_PLAIN = ("value", "unit", "better", "reason", "headline")
+"""What JSON has of a metric."""
 _UNIT = re.compile(r"(?<!_per)_(s|J|W|bytes)$")
 
 
 def as_plain(record: Record, metrics: Mapping[str, Metric], side: str = "") -> dict[str, Any]:
     """Return a record and its metrics as values that JSON can hold, with the name of its side if it has one."""
     named = {SIDE: side} if side else {}
-    return {**named, **msgspec.structs.asdict(record), "metrics": dict(metrics)}
+    plain = {name: {field: getattr(metric, field) for field in _PLAIN} for name, metric in metrics.items()}
+    return {**named, **msgspec.structs.asdict(record), "metrics": plain}
 
 
 def cases_output(
@@ -166,8 +168,8 @@ def _metrics(chosen: Sequence[str], known: Iterable[str], derived: Sequence[Mapp
     """Return the names of the metrics to show: those chosen, or those that have a value, the most important first."""
     if unknown := set(chosen).difference(known):
         raise UserError(f"no metric is named {min(unknown)!r}; there are: {', '.join(known)}")
-    found = dict.fromkeys(name for each in derived for name, metric in each.items() if metric.value is not None)
-    return list(chosen) or sorted(found, key=by_importance)
+    orders = {name: metric.order for trial in derived for name, metric in trial.items() if metric.value is not None}
+    return list(chosen) or sorted(orders, key=orders.__getitem__)
 
 
 def _spreads(values: Sequence[Sequence[float]], unit: str) -> tuple[str, list[str]]:

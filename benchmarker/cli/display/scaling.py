@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from benchmarker.cli.display.output import Part, Text
 from benchmarker.comparing.scaling_results import sentence, shared_notes, shown
 from benchmarker.formatting import count, rounded, si
-from benchmarker.records.local_times import longer
+from benchmarker.records.step_times import longer
 from benchmarker.tables.table import Table
 
 if TYPE_CHECKING:

@@ -16,6 +16,9 @@ from benchmarker.formatting import value_text
 from benchmarker.hooks import parameters, registry
 from benchmarker.planning.cases import Asked
 
+OPTIONS = f"{__name__}.options"
+"""Where a context keeps the options of the problem that its command names."""
+
 
 @dataclass(frozen=True, slots=True)
 class Question:
@@ -77,32 +80,29 @@ class ProblemCommand(click.Command):
         self.argument = argument
         self.lists = lists
         self.set_otherwise = set_otherwise
-        self.problem_options: list[click.Parameter] = []
 
-    def make_context(
-        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
-    ) -> click.Context:
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse with the problem's options; raises `UserError` if the problem is unknown."""
-        completing = bool(extra.get("resilient_parsing"))
-        if not args and self.example and not completing:
+        if not args and self.example and not ctx.resilient_parsing:
             raise no_options(self.example)
         problem = _first(args) if self.argument else _named(args)
         try:
-            self.problem_options = self._options(problem) if problem else []
+            options = self._options(problem) if problem else []
         except UserError:
-            if not completing:
+            if not ctx.resilient_parsing:
                 raise
-            self.problem_options = []
+            options = []
         own = {param.name for param in self.params}
-        if twice := [param.name for param in self.problem_options if param.name in own]:
+        if twice := [param.name for param in options if param.name in own]:
             raise UserError(
                 f"problem.{problem} has a parameter {twice[0]!r}, which is a common option; rename the parameter"
             )
-        return super().make_context(info_name, args, parent, **extra)
+        ctx.meta[OPTIONS] = options
+        return super().parse_args(ctx, args)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the command's own options and the problem's."""
-        return [*super().get_params(ctx), *self.problem_options]
+        return [*super().get_params(ctx), *ctx.meta.get(OPTIONS, ())]
 
     def _options(self, problem: str) -> list[click.Parameter]:
         made: Problem = registry.load([f"problem.{problem}"]).hook.make_problem()
@@ -118,7 +118,7 @@ class ProblemCommand(click.Command):
         if any(isinstance(param.type, Duration) for param in self.params):
             formatter.write_paragraph()
             formatter.write_text("TIME is a number of seconds, or has a unit: 250ms, 90s, 10m, 1.5h.")
-        theirs = [param.get_help_record(ctx) for param in self.problem_options]
+        theirs = [param.get_help_record(ctx) for param in ctx.meta.get(OPTIONS, ())]
         if theirs:
             with formatter.section("Options of this problem"):
                 formatter.write_dl([record for record in theirs if record])

@@ -1,8 +1,17 @@
-"""What PyTorch's host states of the collectives that an accelerator executes.
+"""Collectives: what the host of PyTorch states of those that an accelerator executes, and the rows of those on a CPU.
 
 The kernel of a collective may say little: NCCL runs an all-to-all as `ncclKernel_SendRecv`, and some builds name every
 kernel so. c10d's op (`record_param_comms`) and annotation (`nccl:all_to_all`), which enclose the launch, state kind,
 size and group. Each is taken from the kernel itself, otherwise from the nearest row around its launch that states it.
+
+One collective of gloo is up to three rows: the call (`c10d::allreduce_`), which only puts it into a queue, the transfer
+(`gloo:all_reduce`), on a thread of gloo, and the host's wait for it (`_c10d_functional::wait_tensor`). The transfer is
+the work. It belongs to its call as a kernel does to its launch; call and wait are calls of a runtime. So are the ops
+around them, such as `Redistribute` or a node of autograd with a hook: in their own time the host mostly waits, often
+without a row that says so, and what they compute has rows within them.
+
+A collective of XLA on a CPU is a series of meetings (`Rendezvous`) of the threads of all devices. Until the last of
+them has come, the others are in `Wait: pending_threads=...`. Everything else in a collective is exchange.
 """
 
 from __future__ import annotations
@@ -63,7 +72,7 @@ def calls_of(events: pd.DataFrame) -> np.ndarray:
     if not transfers.any() or events["kind"].isin(ON_DEVICE).any():
         return found
     names, name = [kind_of(text) for text in events["name"].cat.categories], codes(events["name"])
-    kinds = np.array([_DONE_BY.get(each, each) for each in names])[name]
+    kinds = np.array([_DONE_BY.get(text, text) for text in names])[name]
     calls = _named(events, _CALL)
     for kind in np.unique(kinds[transfers]).tolist():
         asked, moved = (np.flatnonzero(rows & (kinds == kind)) for rows in (calls, transfers))
@@ -85,7 +94,7 @@ def with_calls(events: pd.DataFrame, call: np.ndarray, nested: Nest) -> pd.DataF
     kind = np.where(runtime, len(kinds.cat.categories), codes(kinds))
     called = codes(events["name"])[call[moved]]
     collective = codes(events["collective"])
-    texts = [*events["collective"].cat.categories, *(kind_of(each) for each in names)]
+    texts = [*events["collective"].cat.categories, *(kind_of(text) for text in names)]
     collective[moved] = len(events["collective"].cat.categories) + called
     return events.assign(kind=words(kind, [*kinds.cat.categories, "runtime"]), collective=words(collective, texts))
 
@@ -117,7 +126,7 @@ def meetings_ns(events: pd.DataFrame, nested: Nest) -> np.ndarray:
     within = inherit(nested.parent, np.where(collective, np.arange(len(events)), -1))
     names, name = events["name"].cat.categories, codes(events["name"])
     meeting, wait = (
-        np.array([each.startswith(begin) for each in names], bool)[name] & (within >= 0) for begin in (_MEETING, _WAIT)
+        np.array([text.startswith(begin) for text in names], bool)[name] & (within >= 0) for begin in (_MEETING, _WAIT)
     )
     found[within[meeting]] = 0
     np.add.at(found, within[wait & (found[within] >= 0)], events["dur_ns"].to_numpy()[wait & (found[within] >= 0)])

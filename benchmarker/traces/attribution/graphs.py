@@ -130,10 +130,10 @@ def _texts(events: pd.DataFrame, column: str, rows: np.ndarray) -> list[str]:
 def _fitting(captures: Sequence[_Capture], names: Sequence[str]) -> np.ndarray | None:
     """The calls of the capture that fits a graph's kernels; None if none does, or several that differ."""
     found: dict[tuple[tuple[str, str, str], ...], np.ndarray] = {}
-    for each in captures:
-        nodes = zip(each.names, each.ops, names, strict=False)
-        if len(each.rows) == len(names) and all(_fits(call, ran, name) for call, (ran, _, _), name in nodes):
-            found.setdefault(tuple(each.ops), each.rows)
+    for capture in captures:
+        nodes = zip(capture.names, capture.ops, names, strict=False)
+        if len(capture.rows) == len(names) and all(_fits(call, ran, name) for call, (ran, _, _), name in nodes):
+            found.setdefault(tuple(capture.ops), capture.rows)
     return next(iter(found.values())) if len(found) == 1 else None
 
 

@@ -1,4 +1,12 @@
-"""HLO instructions: describe the rows that executed them by the programs in the profile."""
+"""HLO instructions: describe the rows that executed them by the programs in the profile.
+
+An instruction's path, `jit(f)/transpose(jvp(Model))/h.0/attn_q_k/dot_general`, has a token for each scope,
+transformation around scopes and jitted function, and the primitive at its end.
+
+An asynchronous op is complete when the op that waits for it ends (copy-start and copy-done). The thread often writes
+another marker late, after everything that depends on the op has run: such an op was complete no later than when the
+first instruction that uses its result began, or when its step ended.
+"""
 
 from __future__ import annotations
 
@@ -149,7 +157,7 @@ def _joined_by_name(events: pd.DataFrame, programs: Mapping[int, Program], kind:
             named.setdefault(_NOT_SYMBOL.sub("_", instruction), []).append((number, instruction))
     names = events["name"].cat.categories
     owners = [named.get(_NOT_SYMBOL.sub("_", name.removesuffix(".kd")), []) for name in names]
-    owner = [each[0] if len(each) == 1 else (-1, "") for each in owners]
+    owner = [owner[0] if len(owner) == 1 else (-1, "") for owner in owners]
     name = codes(events["name"])
     program = np.array([number for number, _ in owner])[name]
     texts = [*events["op"].cat.categories, *(instruction for _, instruction in owner)]
@@ -191,7 +199,7 @@ def _explain(program: Program | None, op: str, path: str, known: Collection[str]
     own_path = _path(instruction, members, program)
     where = scope_path(own_path)
     own = leaf(where.scopes, known)
-    inside = [scope_path(each.paths[0]) for each in members if each.paths]
+    inside = [scope_path(member.paths[0]) for member in members if member.paths]
     leaves = Counter(leaf(each.scopes, known) for each in inside)
     paths = {
         to_leaf(each.scopes, counted)
@@ -199,7 +207,7 @@ def _explain(program: Program | None, op: str, path: str, known: Collection[str]
         if (counted := leaf(each.scopes, known)) and not each.is_in_loop_of(counted)
     }
     category, rule = categorize(
-        name="", op=op, opcodes=[each.opcode for each in members] or [instruction.opcode], target=instruction.target
+        name="", op=op, opcodes=[member.opcode for member in members] or [instruction.opcode], target=instruction.target
     )
     if category == "reduction" and program.is_softmax(instruction):
         category, rule = "softmax", "hlo:reduce, exponential"
@@ -231,7 +239,7 @@ def _explain(program: Program | None, op: str, path: str, known: Collection[str]
 def _path(instruction: Instruction, members: list[Instruction], program: Program) -> str:
     """The path of an instruction; if it has none, like copies that XLA adds, that of a member or of its result."""
     path = next((each.paths[0] for each in (instruction, *reversed(members)) if each.paths), "")
-    if not path and any(each.opcode in REWRITTEN for each in members):
+    if not path and any(member.opcode in REWRITTEN for member in members):
         return program.path_of_result(instruction)
     return path
 
@@ -321,6 +329,6 @@ def _uses(
     for row in first.tolist():
         of = programs.get(int(program[row]))
         users.append([code_of[name] for name in of.users(names[op[row]]) if name in code_of] if of else [])
-    counts = np.array([len(each) for each in users], np.int64)[number]
+    counts = np.array([len(user) for user in users], np.int64)[number]
     flat = [code for index in number.tolist() for code in users[index]]
     return np.repeat(np.arange(len(op)), counts), np.array(flat, np.int64)

@@ -110,7 +110,7 @@ def aten_cost(
     """
     compute = _OPS.get(op) if isinstance(op, str) else None
     arguments = (dims, types, concrete)
-    if compute is None or not all(isinstance(each, list | tuple) for each in arguments):
+    if compute is None or not all(isinstance(argument, list | tuple) for argument in arguments):
         return None
     try:
         flops, moved = compute(_Call(*arguments, causal))

@@ -120,7 +120,7 @@ class _Rows:
     def add(self, events: list[Slice]) -> None:
         """Add a list of events."""
         self.seen += len(events)
-        slices = [each for each in events if each.ph == "X"]
+        slices = [event for event in events if event.ph == "X"]
         if slices:
             self._add_slices(slices)
         if len(slices) != len(events):
@@ -130,37 +130,39 @@ class _Rows:
 
     def _others(self, events: list[Slice]) -> Iterator[Slice]:
         """Store the names of processes and threads; join begin and end events into slices."""
-        for each in events:
-            if each.ph in _SLICE_OR_ARROW:
+        for event in events:
+            if event.ph in _SLICE_OR_ARROW:
                 continue
-            if each.ph == "M":
-                name = text_of((each.args or _NO_ARGS).name or "")
-                if each.name == "process_name":
-                    self.processes[text_of(each.pid)] = name
-                elif each.name == "thread_name":
-                    self.threads[text_of(each.pid), text_of(each.tid)] = name
-            elif each.ph == "B":
-                self.open.setdefault((text_of(each.pid), text_of(each.tid)), []).append(each)
-            elif each.ph == "E":
-                stack = self.open.get((text_of(each.pid), text_of(each.tid)))
+            if event.ph == "M":
+                name = text_of((event.args or _NO_ARGS).name or "")
+                if event.name == "process_name":
+                    self.processes[text_of(event.pid)] = name
+                elif event.name == "thread_name":
+                    self.threads[text_of(event.pid), text_of(event.tid)] = name
+            elif event.ph == "B":
+                self.open.setdefault((text_of(event.pid), text_of(event.tid)), []).append(event)
+            elif event.ph == "E":
+                stack = self.open.get((text_of(event.pid), text_of(event.tid)))
                 if not stack:
                     self.unmatched += 1
                     continue
                 begun = stack.pop()
-                begin, end = decimal_of(begun.ts), decimal_of(each.ts)
+                begin, end = decimal_of(begun.ts), decimal_of(event.ts)
                 begun.ts, begun.dur = begin, end - begin if begin is not None and end is not None else None
                 yield begun
-            elif not isinstance(each.ph, str):
-                self.unknown += each.ph is not None or each.ts is not None or each.name != ""  # JAX ends a file with {}
+            elif not isinstance(event.ph, str):
+                self.unknown += (
+                    event.ph is not None or event.ts is not None or event.name != ""
+                )  # JAX ends a file with {}
             else:
-                if each.ph in _INSTANT:
-                    if each.name == _MEMORY and each.args and _allocates(each.args):
-                        each.dur = 0
-                        yield each
+                if event.ph in _INSTANT:
+                    if event.name == _MEMORY and event.args and _allocates(event.args):
+                        event.dur = 0
+                        yield event
                         continue
-                    self.left_out["memory" if each.name == _MEMORY else "instant"] += 1
-                self.asynchronous += each.ph in _ASYNCHRONOUS
-                self.unknown += each.ph not in _ASYNCHRONOUS and each.ph not in _NO_DURATION
+                    self.left_out["memory" if event.name == _MEMORY else "instant"] += 1
+                self.asynchronous += event.ph in _ASYNCHRONOUS
+                self.unknown += event.ph not in _ASYNCHRONOUS and event.ph not in _NO_DURATION
 
     def _add_slices(self, slices: list[Slice]) -> None:
         ts, dur, valid = times_ns(slices)

@@ -119,7 +119,7 @@ class Program:
 
     @cached_property
     def _by_id(self) -> Mapping[int, Instruction]:
-        return {each.id: each for each in self.instructions.values()}
+        return {instruction.id: instruction for instruction in self.instructions.values()}
 
     def members(self, instruction: Instruction) -> list[Instruction]:
         """The instructions that execute when this one does: those of a fusion or call, otherwise itself."""
@@ -137,11 +137,11 @@ class Program:
     def is_softmax(self, instruction: Instruction) -> bool:
         """Whether a fusion has what a softmax has: a reduction, and the exponential of a difference, x - max(x)."""
         members = self.members(instruction)
-        return any(each.opcode == "reduce" for each in members) and any(
+        return any(member.opcode == "reduce" for member in members) and any(
             operand.opcode == "subtract"
-            for each in members
-            if each.opcode == "exponential"
-            for operand in self._operands(each)
+            for member in members
+            if member.opcode == "exponential"
+            for operand in self._operands(member)
         )
 
     def users(self, name: str) -> set[str]:
@@ -164,7 +164,7 @@ class Program:
         XLA's CPU compiler replaces a convolution, and a product with a single row, by one of another layout, without a
         path, and a transposition of its result, which has the path.
         """
-        opcode = next(each.opcode for each in self._members(product) if each.opcode in REWRITTEN)
+        opcode = next(member.opcode for member in self._members(product) if member.opcode in REWRITTEN)
         left, seen = [product.id], {product.id}
         while left:
             for user in self._users.get(left.pop(), ()):
@@ -183,9 +183,9 @@ class Program:
     def _users(self) -> Mapping[int, list[Instruction]]:
         """The instructions that use each instruction as an operand, by its number."""
         users: dict[int, list[Instruction]] = {}
-        for each in self.instructions.values():
-            for operand in each.operands:
-                users.setdefault(operand, []).append(each)
+        for instruction in self.instructions.values():
+            for operand in instruction.operands:
+                users.setdefault(operand, []).append(instruction)
         return users
 
     def flops(self, instruction: Instruction) -> float:
@@ -193,18 +193,18 @@ class Program:
 
         NaN if a dimension is unknown.
         """
-        return float(sum(self._product_flops(each) for each in self.members(instruction)))
+        return float(sum(self._product_flops(member) for member in self.members(instruction)))
 
     def gemm(self, instruction: Instruction) -> Gemm | None:
         """The matrix product that an instruction computes; None if it computes none, or several."""
-        products = [each for each in self.members(instruction) if self._product_flops(each)]
+        products = [member for member in self.members(instruction) if self._product_flops(member)]
         operands = self._operands(products[0])[:2] if len(products) == 1 else []
         axes = _dot_of(products[0]) if operands else _NO_DOT
         return _gemm(axes, operands[0].shape, operands[1].shape) if axes.left else None
 
     def inputs(self, instruction: Instruction) -> str:
         """The shapes of an instruction's operands as text."""
-        return inputs([str(each.shape) for each in self._operands(instruction)])
+        return inputs([str(operand.shape) for operand in self._operands(instruction)])
 
     def bytes(self, instruction: Instruction) -> float:
         """Minimum bytes moved by one execution: operands read once, results written once.
@@ -214,21 +214,21 @@ class Program:
         """
         if instruction.opcode in ("while", "conditional", "call", "async-update"):
             return math.nan
-        if instruction.opcode.endswith(DONE) or any(each.opcode in _PARTIAL for each in self.members(instruction)):
+        if instruction.opcode.endswith(DONE) or any(member.opcode in _PARTIAL for member in self.members(instruction)):
             return math.nan
         last = self.done(instruction) if instruction.opcode.endswith(STARTS) else instruction
         if last is None:
             return math.nan
-        return float(last.shape.bytes + sum(each.shape.bytes for each in self._operands(instruction)))
+        return float(last.shape.bytes + sum(operand.shape.bytes for operand in self._operands(instruction)))
 
     def done(self, instruction: Instruction) -> Instruction | None:
         """The instruction that waits for the asynchronous operation that an instruction begins."""
         users = (self.instructions[name] for name in sorted(self.users(instruction.name)))
-        return next((each for each in users if each.opcode.endswith(DONE)), None)
+        return next((user for user in users if user.opcode.endswith(DONE)), None)
 
     def input_bytes(self, instruction: Instruction) -> int:
         """Bytes of all operands; -1 if a dimension is unknown."""
-        size = sum(each.shape.bytes for each in self._operands(instruction))
+        size = sum(operand.shape.bytes for operand in self._operands(instruction))
         return int(size) if math.isfinite(size) and size < _MOST_BYTES else -1
 
     def _operands(self, instruction: Instruction) -> list[Instruction]:
@@ -238,7 +238,7 @@ class Program:
         operands = self._operands(instruction)
         if len(operands) < 2:
             return 0
-        first, second = (each.shape.dimensions for each in operands[:2])
+        first, second = (operand.shape.dimensions for operand in operands[:2])
         result = instruction.shape.parts[0] if instruction.shape.parts else instruction.shape
         if instruction.opcode == "convolution" or instruction.kernel_output_feature >= 0:
             return _convolution_flops(instruction, first, second, result.dimensions)
@@ -353,7 +353,7 @@ def parse(proto: memoryview) -> Program:
     sizes: dict[int, tuple[int, int]] = {}
     for key in computations:
         _size(key, computations, sizes, 0)
-    by_name = {each.name: each for instructions in computations.values() for each in instructions}
+    by_name = {instruction.name: instruction for instructions in computations.values() for instruction in instructions}
     return Program(name, program_id, by_name, computations)
 
 
@@ -370,9 +370,9 @@ def _size(
         instructions = computations.get(key, [])
         inner = [
             _size(call, computations, known, depth + 1)
-            for each in instructions
-            if each.opcode in _CALLS
-            for call in each.calls
+            for instruction in instructions
+            if instruction.opcode in _CALLS
+            for call in instruction.calls
         ]
         size = len(instructions) + sum(count for count, _ in inner)
         deep = 1 + max((levels for _, levels in inner), default=0)

@@ -1,4 +1,9 @@
-"""Shapes of an op's inputs as text, in the notation of HLO for every framework: `bf16[64,128] f32[128]`."""
+"""Shapes, matrix products and launches as text, in one notation for every framework.
+
+`bf16[64,128] f32[128]` are the shapes of an op's inputs, as HLO writes them. A product is C[M, N] = A[M, K] · B[K, N],
+in a batch of any number. `grid=132,1,1 block=384,1,1 registers=168 shared=231424 occupancy=25%` is a kernel's launch:
+registers of a thread, shared memory of a block in bytes, and the profiler's estimate of the occupancy.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of a trace that come from tables: of a database, or of files with values separated by commas."""
+"""Rows of a trace that come from tables: of a SQLite database, or of files with values separated by commas."""
 
 from __future__ import annotations
 

@@ -115,14 +115,14 @@ def columns(buffer: np.ndarray, start: np.ndarray, end: np.ndarray) -> dict[tupl
         kinds = [int(key[0])] if (key == key[0]).all() else np.unique(key).tolist()
         if len(kinds) > _MOST_KINDS:
             raise WireError("its messages have too many kinds of fields")
-        for each in kinds:
-            chosen = slice(None) if len(kinds) == 1 else np.flatnonzero(key == each)
-            value, until = _values(buffer, at[chosen], each & 7)
+        for kind in kinds:
+            chosen = slice(None) if len(kinds) == 1 else np.flatnonzero(key == kind)
+            value, until = _values(buffer, at[chosen], kind & 7)
             if (until > limit[chosen]).any():
                 raise WireError("it ends within a field")
             after[chosen] = until
-            ends = EMPTY if each & 7 == VARINT else until
-            found.setdefault((each >> 3, each & 7), []).append((owner[chosen], value, ends))
+            ends = EMPTY if kind & 7 == VARINT else until
+            found.setdefault((kind >> 3, kind & 7), []).append((owner[chosen], value, ends))
         at = after
     return {key: Column(*(np.concatenate(parts) for parts in zip(*runs, strict=True))) for key, runs in found.items()}
 

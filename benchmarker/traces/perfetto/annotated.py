@@ -142,7 +142,7 @@ def _threads(
     lane = np.zeros(len(events), np.int64)
     at, begins, ends = place[order].tolist(), begin[order].tolist(), end[order].tolist()
     lane[order] = [lanes[where].take(first, last) for where, first, last in zip(at, begins, ends, strict=True)]
-    first_tid = len(devices) + 1 + np.cumsum([0, *(len(each) for each in lanes)])
+    first_tid = len(devices) + 1 + np.cumsum([0, *(len(lane) for lane in lanes)])
 
     def metadata() -> Iterator[dict[str, object]]:
         for process in np.unique(places // len(tracks)).tolist():
@@ -230,7 +230,7 @@ def _is_newer(path: Path, source: Path) -> bool:
     """Whether a file is newer than its source and, if the source is a folder, than every file in it."""
     try:
         sources = [source, *(source.rglob("*") if source.is_dir() else ())]
-        newest: int = max(each.stat().st_mtime_ns for each in sources if each != path)
+        newest: int = max(source.stat().st_mtime_ns for source in sources if source != path)
         return path.stat().st_mtime_ns >= newest
     except OSError:
         return False

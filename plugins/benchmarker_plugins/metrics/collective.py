@@ -5,7 +5,7 @@ Source of the factors of the bus bandwidth: doc/PERFORMANCE.md of github.com/NVI
 
 from collections.abc import Mapping
 
-from benchmarker import Metric, Record, hookimpl
+from benchmarker import Metric, Plot, Record, hookimpl
 
 _TIMES_ROUND = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "all_to_all": 1}
 """How often the data of all devices but one must cross a link; the others send all of it over one link once."""
@@ -34,7 +34,7 @@ def derive_metrics(record: Record) -> Mapping[str, Metric]:
         bus = None if no_bus else bus_factor(str(record.case.params["op"]), n) * algorithm
     return {
         "algbw_bytes_per_s": Metric(algorithm, "B/s", "higher", reason, headline=True),
-        "busbw_bytes_per_s": Metric(bus, "B/s", "higher", no_bus, headline=True),
+        "busbw_bytes_per_s": Metric(bus, "B/s", "higher", no_bus, headline=True, plot=Plot("bus bandwidth")),
         **_shares(record),
     }
 
@@ -45,6 +45,6 @@ def _shares(record: Record) -> Mapping[str, Metric]:
     none = None if trace else "it has one device" if record.case.devices == 1 else record.reasons["trace"]
     no_waiting = none or ("no collective is known of all devices" if waiting is None else None)
     return {
-        "communication_share": Metric(communication, "1", "lower", none),
+        "communication_share": Metric(communication, "1", "lower", none, plot=Plot("share of communication")),
         "waiting_share": Metric(waiting, "1", "lower", no_waiting),
     }

@@ -24,7 +24,7 @@ def derive_metrics(record: Record) -> Mapping[str, Metric]:
     per_step = joules / steps if joules is not None and steps else None
     total, idle = (energy.total_J, energy.idle_W) if energy else (None, None)
     return {
-        "samples_per_J": Metric(per_joule(samples), "1/J", "higher", reason, headline=joules is not None),
+        "samples_per_J": Metric(per_joule(samples), "1/J", "higher", reason, headline=joules is not None, scored=True),
         "tokens_per_J": Metric(per_joule(tokens), "1/J", "higher", reason or no_tokens),
         "flop_per_J": Metric(per_joule(flops), "FLOP/J", "higher", reason),
         "energy_per_step_J": Metric(per_step, "J", "lower", reason),

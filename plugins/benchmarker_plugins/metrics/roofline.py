@@ -61,7 +61,7 @@ def _predicted(record: Record, roof: Roof | None, none: str | None) -> dict[str,
         for name, phase in PHASES.items()
     }
     return {
-        "predicted_s": Metric(step_s, "s", "lower", none, headline=True),
-        "times_predicted": Metric(ratio, "1", "lower", none, headline=True),
+        "predicted_s": Metric(step_s, "s", "lower", none, headline=True, order=3),
+        "times_predicted": Metric(ratio, "1", "lower", none, headline=True, order=2),
         **tokens,
     }

@@ -4,8 +4,12 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 import numpy as np
+from msgspec import structs
 
-from benchmarker import Metric, Record, hookimpl
+from benchmarker import Metric, Plot, Record, hookimpl
+
+ORDER = {"step_time_median_s": 0, "step_time_mean_s": 1}
+PLOT = Plot("step time", predicted="predicted_s", only_predicted=True)
 
 
 @hookimpl
@@ -14,15 +18,15 @@ def derive_metrics(record: Record) -> Mapping[str, Metric]:
     names = [f"step_time_{name}_s" for name in ("median", "mean", "min", "p5", "p10", "p95", "mad")]
     metrics: dict[str, Metric] = {}
     if record.blocks is None:
-        for name in names:
-            metrics[name] = Metric(None, "s", "lower", "no timed block", headline=name == names[0])
+        metrics = {name: Metric(None, "s", "lower", "no timed block", order=ORDER.get(name, 100)) for name in names}
     else:
         step_s = np.array(record.blocks.duration_ns) / record.blocks.steps_per_block / 1e9
         mean = np.add.reduce(step_s) / len(step_s)
         least, p5, p10, median, p95 = _percentiles(step_s, 0, 5, 10, 50, 95)
         (mad,) = _percentiles(np.abs(step_s - median), 50)
         for name, value in zip(names, (median, mean, least, p5, p10, p95, mad), strict=True):
-            metrics[name] = Metric(float(value), "s", "lower", headline=name == names[0])
+            metrics[name] = Metric(float(value), "s", "lower", order=ORDER.get(name, 100))
+    metrics[names[0]] = structs.replace(metrics[names[0]], headline=True, plot=PLOT)
     reason = None if record.compile_s is not None else "the first step did not complete"
     metrics["compile_s"] = Metric(record.compile_s, "s", "lower", reason, headline=True)
     return metrics

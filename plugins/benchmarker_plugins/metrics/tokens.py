@@ -5,8 +5,9 @@ from statistics import median
 
 import numpy as np
 
-from benchmarker import Metric, Record, hookimpl
+from benchmarker import Metric, Plot, Record, hookimpl
 
+PLOTS = {"ttft_s": Plot("TTFT", "predicted_ttft_s"), "tpot_s": Plot("TPOT", "predicted_tpot_s")}
 LEAST_GAPS = {50: 1, 90: 10, 95: 20, 99: 100}
 """How many gaps each percentile needs: so many that one of them lies above it, and for the median one."""
 
@@ -36,7 +37,7 @@ def _times(record: Record, none: str) -> dict[str, Metric]:
         few = f"there are {len(every_s)} gaps, and {least} are needed" if len(every_s) else no_gap
         values[f"itl_p{percent}_s"] = (float(np.percentile(every_s, percent)) if enough else None, few)
     return {
-        name: Metric(value, "s", "lower", why if value is None else None, headline=name in ("ttft_s", "tpot_s"))
+        name: Metric(value, "s", "lower", why if value is None else None, headline=name in PLOTS, plot=PLOTS.get(name))
         for name, (value, why) in values.items()
     }
 

@@ -523,7 +523,7 @@ def test_all_faults_are_named_not_only_the_first(packed, tmp_path):
 @pytest.mark.parametrize(
     ("manifest", "reason"),
     [
-        ({"format_version": 3}, "format 3 is newer than 2, which this benchmarker reads: update benchmarker"),
+        ({"format_version": 2}, "format 2 is newer than 1, which this benchmarker reads: update benchmarker"),
         ({"format_version": 0}, "Invalid enum value 0"),
         ({"run_id": "other"}, "run_id: not the name of the folder"),
         ({"run_id": "../up"}, "run_id: a slash"),

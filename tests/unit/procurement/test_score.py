@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from support.records import make_energy, make_record
 
-from benchmarker.cli.commands.suite.score import METRICS
+from benchmarker import Metric
 from benchmarker.comparing.judge import compare
 from benchmarker.comparing.matching import between
 from benchmarker.comparing.results import Rules
@@ -18,7 +18,7 @@ from benchmarker.files import atomic
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.procurement.completeness import Unrun
 from benchmarker.procurement.costs import Costs, Inputs
-from benchmarker.procurement.score import score
+from benchmarker.procurement.score import default_metrics, score
 from benchmarker.procurement.sides import of_axis, of_results
 from benchmarker.procurement.weights import Weight, Weights
 from benchmarker.records.plan import make_plan
@@ -85,8 +85,18 @@ def test_a_score_is_the_weighted_geometric_mean_by_hand(derive):
 
 def test_the_metrics_of_a_trial_are_derived_once_for_all_that_are_scored(derive):
     asked = []
-    scored(lambda record: asked.append(record.trial_id) or derive(record), side("a", [1.0]), side("b", [2.0]), METRICS)
+    scored(
+        lambda record: asked.append(record.trial_id) or derive(record),
+        side("a", [1.0]),
+        side("b", [2.0]),
+        ["samples_per_s", "samples_per_J"],
+    )
     assert len(asked) == len(set(asked)) == 14
+
+
+def test_a_metric_says_that_it_is_scored():
+    known = {"x": Metric(1.0, "1", "higher", scored=True), "samples_per_s": Metric(2.0, "1/s", "higher", scored=True)}
+    assert default_metrics(known | {"y": Metric(1.0, "1", "higher")}) == ["samples_per_s", "x"]
 
 
 def test_equal_weights_are_the_geometric_mean_of_compare(derive):

@@ -453,7 +453,7 @@ def test_the_roofline_is_that_of_the_command_and_else_says_what_to_do(page_of, p
     record = make_record(2.0)
     folder = place([record])
     assert "run `benchmarker ceilings --precision=fp32`" in section(page_of(folder), "roofline").lead[0]
-    common = {"device": ceilings.key_of(record), "host": "h", "framework": "f", "version": "1", "precision": "float32"}
+    common = {"device": ceilings.key_of(record), "host": "h", "framework": "f", "execution": "eager", "version": "1"}
     common |= {"trials": 3, "searched": 1, "params": {}, "measured_at": "2026-01-01T00:00:00Z", "run_id": "r"}
     common |= {"precision": ceilings.computed_in(record), "method": "quick"}
     ceilings.write(

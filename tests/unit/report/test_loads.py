@@ -1,4 +1,4 @@
-"""Loads on the page, against what `serve-load --show` prints of them."""
+"""Loads on the page, against what `show` prints of them."""
 
 import json
 import re

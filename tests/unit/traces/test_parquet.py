@@ -109,12 +109,6 @@ def test_memory_events_without_their_sizes_are_refused(tmp_path):
         parquet.load(path)
 
 
-def test_a_table_of_an_earlier_version_is_read(tmp_path):
-    path = write(tmp_path)
-    pq.write_table(pq.read_table(path).drop_columns([*events.ADDED]), path)
-    assert set(parquet.load(path).events["collective"]) == {""}
-
-
 def write(tmp_path):
     path = tmp_path / "table"
     path.write_bytes(parquet.encode(made(tmp_path, profiles.small_cpu_space())))

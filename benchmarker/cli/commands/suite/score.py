@@ -19,7 +19,7 @@ from benchmarker.procurement import completeness, sides
 from benchmarker.procurement import weights as weighing
 from benchmarker.procurement.costs import COST_METRIC, COST_METRICS
 from benchmarker.procurement.costs import read as read_costs
-from benchmarker.procurement.score import METRICS, score
+from benchmarker.procurement.score import THROUGHPUT, default_metrics, score
 from benchmarker.records import store
 from benchmarker.records.sides import side_of
 
@@ -45,7 +45,8 @@ from benchmarker.records.sides import side_of
     "--metric",
     "named",
     metavar="NAME[,NAME...]",
-    help=f"Metrics to score, any that `show` prints. [default: {', '.join(METRICS)}; with --cost also {COST_METRIC}]",
+    help="Metrics to score, any that `show` prints. "
+    f"[default: {THROUGHPUT}, samples_per_J; with --cost also {COST_METRIC}]",
 )
 @pool_option
 @strict_option
@@ -78,7 +79,7 @@ def command(
     """
     if pool and by is None:
         raise UserError("--pool needs --by, which names the sides; without it, the RESULTs are the sides")
-    metrics = _metrics(named, cost)
+    given = _metrics(named, cost)
     costs = read_costs(cost) if cost else None
     weigh = weighing.read(weights) if weights else weighing.Weights()
     results = results if by else _chosen(results, baseline, contender)
@@ -98,13 +99,14 @@ def command(
             completeness.asked([result], records).unrun for result, (_, records, _) in zip(results, read, strict=True)
         ]
         made = sides.of_results([(*each[:2], own) for each, own in zip(read, unrun, strict=True)])
+    derive = load_metrics(results)
     found = score(
         made,
-        metrics,
-        load_metrics(results),
+        given or [*default_metrics(derive(every[0])), *([COST_METRIC] if cost else [])],
+        derive,
         weights=weigh,
         costs=costs,
-        required=metrics if named else metrics[:1],
+        required=given or [THROUGHPUT],
         rules=Rules(),
         known_suites=store.suites(results),
     )
@@ -134,9 +136,9 @@ def _chosen(results: tuple[Path, ...], baseline: str | None, contender: str | No
 
 
 def _metrics(named: str | None, cost: Path | None) -> list[str]:
-    """Return the requested metrics; raises `UserError` if they do not fit the options."""
+    """Return the named metrics, or none; raises `UserError` if they do not fit the options."""
     if named is None:
-        return [*METRICS, *([COST_METRIC] if cost else [])]
+        return []
     names = [name.strip() for name in named.split(",") if name.strip()]
     if not names:
         raise UserError("--metric names no metric")

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 from support.records import make_record
 
-from benchmarker.records.local_times import averaged, local_times
 from benchmarker.records.record import Local
+from benchmarker.records.step_times import averaged, local_times
 
 LOCAL = Local(
     2,
