@@ -40,19 +40,19 @@ test-all: test test-slow  ## Run lint, types and all tests
 
 # With PYTHON=..., what that Python has is used as it is: only this project, and the wheels in build/wheels if it lacks some,
 # go into build/gpu, without a network. One call stays under 10 minutes; the same command continues.
-PROVE := -P -m benchmarker suite run gpu-proof --minutes=9 -o gpu-proof
-gpu:  ## Prove on an NVIDIA GPU that the tool is right on it (PYTHON=... uses what that Python has)
+TESTS_ON_GPU := -P -m pytest tests/gpu -m gpu -v -W default -p no:cacheprovider --minutes=9 --output=gpu-proof $(ARGS)
+gpu:  ## Test on an NVIDIA GPU that the tool is right on it (PYTHON=... uses what that Python has; ARGS=... are pytest's)
 ifeq ($(origin PYTHON),file)
 	@$(MAKE) --no-print-directory $(VENV)/installed
-	$(BIN)/python $(PROVE)
+	$(BIN)/python $(TESTS_ON_GPU)
 else
 	$(PYTHON) -m pip install --quiet --no-index --no-deps --no-build-isolation --upgrade --target build/gpu \
 		$(or $(wildcard build/wheels/*.whl),.)
-	PYTHONPATH=$(CURDIR)/build/gpu $(PYTHON) $(PROVE)
+	PYTHONPATH=$(CURDIR)/build/gpu $(PYTHON) $(TESTS_ON_GPU)
 endif
 
 FOR ?= 3.12
-CARRIED ?= msgspec platformdirs plotly nvidia-ml-py
+CARRIED ?= msgspec platformdirs plotly nvidia-ml-py pytest pytest-timeout iniconfig packaging pluggy pygments
 PLATFORMS := $(foreach version,2_5 2_17 2_24 2_27 2_28 2_34,--platform manylinux_$(version)_x86_64) \
 	--platform manylinux2014_x86_64 --platform manylinux1_x86_64
 wheels: $(VENV)/installed  ## Collect in build/wheels what a machine without a network may lack (FOR=3.12, CARRIED='...')

@@ -10,7 +10,6 @@ from benchmarker.version import __version__
 
 if TYPE_CHECKING:
     from benchmarker.api.case import MODES, Case, Measuring, Mode, Parallel, Profiling
-    from benchmarker.api.claim import Claim, NotHereError, Outcome, Proof, Setting
     from benchmarker.api.errors import UserError
     from benchmarker.api.framework import Device, Framework, FrameworkInfo, Gang, StepMarker
     from benchmarker.api.launcher import Allocation, JobState, Launcher
@@ -47,7 +46,6 @@ __all__ = [
     "Case",
     "Ceilings",
     "Channel",
-    "Claim",
     "Collective",
     "Cost",
     "Data",
@@ -65,22 +63,18 @@ __all__ = [
     "Metric",
     "Mode",
     "NoMeterError",
-    "NotHereError",
-    "Outcome",
     "Parallel",
     "Plot",
     "Precision",
     "PredictedStep",
     "Problem",
     "Profiling",
-    "Proof",
     "Published",
     "Quantity",
     "Reading",
     "Reason",
     "Record",
     "Roof",
-    "Setting",
     "StepMarker",
     "Stepper",
     "Support",
@@ -111,13 +105,6 @@ _MODULES = {
         "Mode",
         "Parallel",
         "Profiling",
-    ),
-    "benchmarker.api.claim": (
-        "Claim",
-        "NotHereError",
-        "Outcome",
-        "Proof",
-        "Setting",
     ),
     "benchmarker.api.errors": ("UserError",),
     "benchmarker.api.framework": (

@@ -26,7 +26,7 @@ import msgspec
 from benchmarker import guard
 from benchmarker.agent.messages import Begin, End, FromRank, Here, Over, Sense, Sensed, Sensing, ToAgent, ToRank, Where
 from benchmarker.api.errors import TerminatedError, terminate
-from benchmarker.files.json_text import as_json
+from benchmarker.files.atomic import as_json
 from benchmarker.machine import description, gpus
 from benchmarker.machine.software import installed
 from benchmarker.power.samplers import Readings, Sampling

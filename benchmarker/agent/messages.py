@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from benchmarker.api.case import Case
-from benchmarker.api.numbers import Count
+from benchmarker.api.fields import Count
 from benchmarker.power.sampler import Found
 from benchmarker.power.samplers import Readings
 from benchmarker.records.job import Installed

@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from benchmarker.api.nulls import NULL_IS_AN_ANSWER
-from benchmarker.api.numbers import Count, Positive, Whole
+from benchmarker.api.fields import NULL_IS_AN_ANSWER, Count, Positive, Whole
 
 Mode = Literal["inference", "forward_backward", "training"]
 
@@ -30,7 +29,7 @@ EXECUTIONS = ("eager", "compiled")
 class Measuring(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How a case is measured: preheat, timed blocks, and when to stop."""
 
-    preheat: bool = False
+    preheat: bool = False  #: bring the device to a steady state before timing
     preheat_max_s: Annotated[float, Meta(gt=0, description="maximum preheat time, s")] = 60.0
     warmup_steps: Annotated[Count, Meta(description="steps before timing if there is no preheat")] = 3
     blocks: Annotated[Positive, Meta(description="maximum number of timed blocks")] = 100
@@ -61,34 +60,33 @@ class Measuring(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Case(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One fully decided configuration to measure.
+    """One fully decided configuration to measure."""
 
-    `params` contains all of the problem's own parameters. `device` is a platform that the framework reports. `gpu` is
-    the requested visible index. `threads` is the requested number of CPU threads (None: the framework's default).
-    `executions` are the framework's words for how its steps can run: of two, `compile` chooses the second.
-    `devices` is how many devices compute together, `parallel` how they divide the work, and `ranks` the number of
-    processes that do so: either one for all devices of a node, or one for each, with `threads` CPU threads of its own.
-    They run on `nodes` of an allocation, as many on each. With `independent`, they do not compute together: each does
-    all of the work of one device, at the same time.
-    """
-
-    problem: str
-    framework: str
-    device: str
-    gpu: Annotated[int | None, NULL_IS_AN_ANSWER] = None
-    precision: str = "fp32"
-    mode: Mode = "inference"
-    compile: bool = False
+    problem: str  #: name of the problem
+    framework: str  #: name of the framework
+    device: str  #: platform that the framework ran on (`cpu`, `cuda`, ...)
+    gpu: Annotated[int | None, NULL_IS_AN_ANSWER] = None  #: visible index given by `--gpus`; null if none was given
+    precision: str = "fp32"  #: name of the precision
+    mode: Mode = "inference"  #: what a step does
+    compile: bool = False  #: whether the step is compiled; always true for a framework that compiles every step
+    #: the framework's words for how its steps can run, such as `eager` and `compiled`, or `jitted`: of two,
+    #: `case.compile` chooses the second
     executions: list[str] = []
+    #: every parameter of the problem, including those not given on the command line
     params: dict[str, bool | Whole | float | str]
-    seed: Count = 0
+    seed: Count = 0  #: seed of weights and inputs
+    #: CPU threads given by `--threads`, of each process; null if not given: the framework's default
     threads: Annotated[Positive | None, NULL_IS_AN_ANSWER] = None
-    devices: Positive = 1
+    devices: Positive = 1  #: number of devices that compute together, given by `--devices`
+    #: how the devices divide the work, given by `--parallel`, see docs/devices.md; `none` for one device and for
+    #: `collective`
     parallel: Parallel = "none"
+    #: `--independent`: each of these devices ran an independent copy; `cost` is that of all of them
     independent: bool = False
-    nodes: Positive = 1
+    nodes: Positive = 1  #: number of nodes of the allocation on which they run, as many on each
+    #: number of processes that do so: one for each device, or one for all, as the framework does it
     ranks: Positive = 1
-    measuring: Measuring = Measuring()
+    measuring: Measuring = Measuring()  #: how the case is measured
 
     @property
     def execution(self) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from benchmarker.api.errors import UserError
-from benchmarker.api.numbers import Count
+from benchmarker.api.fields import Count
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,10 +22,10 @@ Ending = Literal["preempted", "time limit", "node failure", "cancelled"]
 class Allocation(Struct, frozen=True, forbid_unknown_fields=True):
     """What a launcher gave to this process: the number of the job, its nodes, and how often the job was restarted."""
 
-    launcher: str
-    job: str
-    nodes: list[str]
-    restarts: Count
+    launcher: str  #: name of the launcher
+    job: str  #: number of the job
+    nodes: list[str]  #: names of its nodes
+    restarts: Count  #: how often the launcher had restarted the job
 
 
 @dataclass(frozen=True, slots=True)

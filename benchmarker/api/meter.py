@@ -67,9 +67,9 @@ class Channel(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Unavailable(Struct, frozen=True, forbid_unknown_fields=True):
     """Something that a meter cannot read: the component or quantity (empty: everything), the reason, and the remedy."""
 
-    what: str
-    reason: Reason
-    message: str
+    what: str  #: the hardware or quantity; empty if nothing could be read
+    reason: Reason  #: why
+    message: str  #: one line, with the remedy
 
     @property
     def text(self) -> str:

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 import msgspec
 from msgspec import Struct
 
-from benchmarker.api.numbers import Count
+from benchmarker.api.fields import Count
 from benchmarker.formatting import part
 from benchmarker.records.suite import Sha256, SuiteId
 

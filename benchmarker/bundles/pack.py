@@ -19,11 +19,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BufferedRandom, BufferedReader, BytesIO
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
+
+import msgspec
+from msgspec import Struct
 
 from benchmarker.api.errors import UserError
 from benchmarker.bundles import signature
-from benchmarker.bundles.environment import Environment
 from benchmarker.bundles.manifest import FORMAT_VERSION, MAX_FILES, Manifest, Packed, Remark, name_trouble
 from benchmarker.bundles.redact import Redactor
 from benchmarker.bundles.run_files import ANNOTATED, in_folder, read_run
@@ -32,6 +34,34 @@ from benchmarker.records import ceilings, store
 from benchmarker.records.ceilings import Ceiling, DeviceKey, key_of
 from benchmarker.records.record import Record
 from benchmarker.version import __version__
+
+_CHANGING = {"load_average_1min", "steal_percent", "swap_used_bytes"}
+"""Properties of a machine that change from trial to trial."""
+
+
+class Environment(Struct, frozen=True):
+    """The distinct machines, software and devices of a run, each with the trials that ran on it."""
+
+    machine: list[dict[str, Any]] = []
+    software: list[dict[str, Any]] = []
+    device: list[dict[str, Any]] = []
+
+    def add(self, record: Record) -> None:
+        """Add what a trial ran on, without properties such as load, which change from trial to trial."""
+        for part, groups in (("machine", self.machine), ("software", self.software), ("device", self.device)):
+            value = msgspec.to_builtins(getattr(record, part))
+            if value is None:
+                continue
+            if part == "machine":
+                value = {name: each for name, each in value.items() if name not in _CHANGING}
+                value["gpus"] = [{n: each for n, each in gpu.items() if n != "processes"} for gpu in value["gpus"]]
+            for group in groups:
+                if group[part] == value:
+                    group["trials"].append(record.trial_id)
+                    break
+            else:
+                groups.append({"trials": [record.trial_id], part: value})
+
 
 NO_PROFILES = "left out by --no-profiles"
 _CHUNK_BYTES = 2**20

@@ -18,7 +18,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.problem import ask, names_of
 from benchmarker.formatting import value_text
-from benchmarker.hooks.extras import needing
+from benchmarker.hooks.registry import needing
 from benchmarker.machine import gpus
 from benchmarker.planning.capabilities import usable
 from benchmarker.planning.cases import make_case

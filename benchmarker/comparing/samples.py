@@ -16,8 +16,8 @@ import numpy as np
 from benchmarker.comparing.results import Method, Rules
 from benchmarker.records.record import Location, location
 from benchmarker.records.step_times import STEP_TIME, step_times
-from benchmarker.stats.sequential import share
 from benchmarker.stats.shift import Shift, paired, unpaired
+from benchmarker.stats.verdict import share
 from benchmarker.stats.welch import MeanShift, welch
 
 if TYPE_CHECKING:

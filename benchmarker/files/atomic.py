@@ -9,13 +9,29 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BufferedRandom
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from benchmarker.files import regular
-from benchmarker.files.json_text import as_json
+
+
+def as_json(value: Any) -> bytes:
+    r"""Encode a value as JSON, as msgspec does, with a byte 0xff of a name that is not UTF-8 as the text `\udcff`."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_escaped(msgspec.to_builtins(value)))
+
+
+def _escaped(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {_escaped(name): _escaped(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_escaped(part) for part in value]
+    return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
+
 
 _T = TypeVar("_T", bound=Struct)
 

@@ -1,19 +1,83 @@
-"""Read and convert TOML files written by users; errors name the file and the key."""
+"""TOML files written by users, and the conversion of their values; errors name the file and the key."""
 
 from __future__ import annotations
 
+import json
 import math
+import re
 import tomllib
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 
 from benchmarker.api.errors import UserError
 from benchmarker.files import regular
-from benchmarker.files.values import take
+from benchmarker.formatting import shortened, value_text
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+_KINDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a table",
+}
+"""The types of values by msgspec's names for them, in the order in which a message lists them."""
+LONGEST = 60
+"""Most characters of a value that a message repeats."""
+_BOUNDS = {">=": "at least", ">": "greater than", "<=": "at most", "<": "less than"}
+_UNITS = {"str": "characters", "array": "values"}
+
+
+def take(name: str, value: Any, kind: Any) -> Any:
+    """Convert a value of a TOML file to `kind`, any type that msgspec supports.
+
+    Raises `UserError`, such as `m="abc": not a whole number`.
+    """
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise UserError(f"{assigned(name, value, quoted=True)}: {refusal(str(error), kind)}") from error
+
+
+def assigned(name: str, value: Any, *, quoted: bool = False) -> str:
+    """Return what a user wrote, `m=abc`; with `quoted`, text as TOML has it. A list or table is not repeated."""
+    if isinstance(value, list | dict):
+        return name
+    text = json.dumps(value) if quoted and isinstance(value, str) else value_text(value)
+    return f"{name}={shortened(text, LONGEST)}"
+
+
+def refusal(message: str, kind: Any) -> str:
+    """Return in plain words why msgspec refused a value for `kind`; `message` is its error, with or without a place."""
+    text, _, place = message.partition(" - at ")
+    of = "a value is " if "[" in place else ""
+    if wanted := re.match(r"Expected `([\w| ]+)`, got", text):
+        names = set(wanted[1].split(" | "))
+        if "float" in names:
+            names -= {"int"}
+        return f"{of}not {', '.join(words for name, words in _KINDS.items() if name in names)}"
+    if bound := re.match(r"Expected `(\w+)`(?: of length)? (>=|>|<=|<) (\S+)$", text):
+        unit = _UNITS.get(bound[1])
+        if unit and (bound[2], bound[3]) == (">=", "1"):
+            return f"{of}must not be empty"
+        limit = f"{_BOUNDS[bound[2]]} {bound[3].removesuffix('.0')}"
+        return f"must have {limit} {unit}" if unit else f"must be {limit}"
+    if text.startswith("Invalid enum value") and (known := choices(kind)):
+        return f"{of}not one of {', '.join(known)}"
+    return f"{text[:1].lower()}{text[1:]}"
+
+
+def choices(kind: Any) -> list[str]:
+    """Return the values that a type lists, as text; none if it is not one of a few values."""
+    if get_origin(kind) is Literal:
+        return [str(value) for value in get_args(kind)]
+    return [value for part in get_args(kind) for value in choices(part)]
+
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 

@@ -16,9 +16,8 @@ import msgspec
 from msgspec import Struct
 
 from benchmarker.api.errors import UserError
+from benchmarker.api.fields import NULL_IS_AN_ANSWER, Count, Positive
 from benchmarker.api.launcher import Allocation
-from benchmarker.api.nulls import NULL_IS_AN_ANSWER
-from benchmarker.api.numbers import Count, Positive
 from benchmarker.files import atomic
 from benchmarker.records import store
 from benchmarker.records.factors import Value

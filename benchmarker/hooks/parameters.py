@@ -12,8 +12,8 @@ import msgspec
 from msgspec import inspect
 
 from benchmarker.api.errors import UserError
-from benchmarker.api.numbers import LARGEST
-from benchmarker.files.values import assigned, refusal
+from benchmarker.api.fields import LARGEST
+from benchmarker.files.toml import assigned, refusal
 from benchmarker.formatting import value_text
 
 if TYPE_CHECKING:

@@ -6,24 +6,62 @@ import ast
 import difflib
 import importlib
 import importlib.util
+import json
 import pkgutil
 import re
+import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
 import pluggy
 
 from benchmarker.api.errors import UserError
 from benchmarker.formatting import one_line
 from benchmarker.hooks import specs
-from benchmarker.hooks.extras import installing
+from benchmarker.version import DISTRIBUTION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+
+@contextmanager
+def needing(extra: str, what: str) -> Iterator[None]:
+    """Raise `UserError`, with the command that installs an extra, if a module that `what` needs is not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "benchmarker").partition(".")[0] == "benchmarker":
+            raise
+        raise UserError(f"{what} needs the module '{error.name}'; {installing(extra)}") from error
+
+
+def installing(extra: str, distribution: str = DISTRIBUTION) -> str:
+    """Return the command that installs an extra: from the distribution's source, its file, or a registry.
+
+    Metadata state where a distribution comes from unless it is a registry (PEP 610, `direct_url.json`).
+    """
+    try:
+        stated = metadata.distribution(distribution).read_text("direct_url.json")
+    except metadata.PackageNotFoundError:
+        return f"pip install '.[{extra}]' in the source of {distribution}"
+    if stated is None:
+        return f"pip install '{distribution}[{extra}]'"
+    direct = json.loads(stated)
+    if "dir_info" in direct:
+        editable = "-e " if direct["dir_info"].get("editable") else ""
+        path = unquote(urlsplit(direct["url"]).path)
+        return f"pip install {editable}{shlex.quote(f'{path}[{extra}]')}"
+    revision = direct.get("vcs_info")
+    url = f"{revision['vcs']}+{direct['url']}@{revision['commit_id']}" if revision else direct["url"]
+    return f"pip install '{distribution}[{extra}] @ {url}'"
+
 
 GROUP = "benchmarker"
 KINDS: dict[str, tuple[str, ...]] = {
@@ -33,7 +71,6 @@ KINDS: dict[str, tuple[str, ...]] = {
     "meter": ("make_meter",),
     "metric": ("derive_metrics",),
     "launcher": ("make_launcher",),
-    "suite": ("make_proof",),
 }
 """Kinds of plugin, and the hooks that each kind implements."""
 
@@ -90,8 +127,7 @@ def scan(path: tuple[str, ...]) -> dict[str, Plugin]:
         if plugin.kind not in KINDS or not plugin.name or (plugin.kind == "workload" and "." not in plugin.name):
             raise UserError(
                 f"{plugin.distribution} registers {plugin.address!r}, which is not a valid address; addresses are "
-                "framework.NAME, problem.NAME, workload.PROBLEM.FRAMEWORK, meter.NAME, metric.NAME, launcher.NAME, "
-                "suite.NAME"
+                "framework.NAME, problem.NAME, workload.PROBLEM.FRAMEWORK, meter.NAME, metric.NAME, launcher.NAME"
             )
         if ":" in plugin.module:
             raise UserError(

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from benchmarker.api.case import Case, Profiling
-    from benchmarker.api.claim import Proof
     from benchmarker.api.framework import Framework, FrameworkInfo
     from benchmarker.api.launcher import Launcher
     from benchmarker.api.meter import Meter
@@ -113,14 +112,5 @@ def make_launcher(options: Mapping[str, str]) -> Launcher:
     `options` are those of `submit -o`, by name; a value is empty if none was given. There are none in a run, which asks
     only for its allocation. Raises `UserError` if it does not have an option.
     Implemented by `launcher.NAME`: `return MyLauncher(options)`.
-    """
-    raise NotImplementedError
-
-
-@hookspec(firstresult=True)
-def make_proof() -> Proof:
-    """Make a suite of claims about the tool on a device, without importing a framework; called by `suite`.
-
-    Implemented by `suite.NAME`: `return Proof("what it proves", "5 min", (Claim(...), ...))`.
     """
     raise NotImplementedError

@@ -16,9 +16,9 @@ from msgspec import Meta
 
 from benchmarker.api.case import MODES, Case, Measuring, Parallel
 from benchmarker.api.errors import UserError
-from benchmarker.api.numbers import Positive
+from benchmarker.api.fields import Positive
 from benchmarker.api.precision import PRECISIONS
-from benchmarker.files.values import assigned, refusal
+from benchmarker.files.toml import assigned, refusal
 from benchmarker.formatting import duration_s
 from benchmarker.hooks import parameters, registry
 from benchmarker.machine import gpus

@@ -10,7 +10,7 @@ import msgspec
 from benchmarker.api.errors import UserError
 from benchmarker.api.framework import FrameworkInfo
 from benchmarker.api.problem import Support
-from benchmarker.files.scratch import scratch
+from benchmarker.files.locks import scratch
 from benchmarker.planning import kept_abilities
 from benchmarker.planning.cases import Ability
 from benchmarker.worker.launch import converse, ending_text

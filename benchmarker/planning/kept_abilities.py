@@ -24,7 +24,7 @@ from msgspec import Struct
 from benchmarker.api.framework import FrameworkInfo
 from benchmarker.api.problem import Support
 from benchmarker.files import atomic
-from benchmarker.files.json_text import as_json
+from benchmarker.files.atomic import as_json
 from benchmarker.hooks import registry
 from benchmarker.machine import gpus
 from benchmarker.planning.cases import Ability

@@ -9,7 +9,7 @@ from msgspec import Meta
 from benchmarker.api.case import Measuring
 from benchmarker.api.errors import UserError
 from benchmarker.files import toml
-from benchmarker.files.values import take
+from benchmarker.files.toml import take
 from benchmarker.planning.factors import CASE_NAME, Description
 from benchmarker.records.factors import setting
 from benchmarker.records.record import DesignKind

@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from benchmarker.api.errors import UserError
 from benchmarker.api.meter import Channel, Meter, NoMeterError, Reading, Reason, Unavailable
-from benchmarker.files.json_text import as_json
+from benchmarker.files.atomic import as_json
 from benchmarker.hooks import registry
 
 if TYPE_CHECKING:

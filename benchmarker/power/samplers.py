@@ -17,7 +17,7 @@ import msgspec
 from benchmarker import guard
 from benchmarker.api.errors import UserError
 from benchmarker.api.meter import SOURCES, Channel, Unavailable
-from benchmarker.files.scratch import temporary
+from benchmarker.files.locks import temporary
 from benchmarker.formatting import clean
 from benchmarker.hooks import registry
 from benchmarker.power.sampler import Found, Request, Sample

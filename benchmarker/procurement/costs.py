@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 
 from benchmarker.api.errors import UserError
 from benchmarker.api.metric import Metric
-from benchmarker.files import toml, values
+from benchmarker.files import toml
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,8 +86,8 @@ def read(path: Path) -> Costs:
     try:
         if "currency" not in found:
             raise UserError("it needs currency")
-        currency = values.take("currency", found.pop("currency"), Annotated[str, Meta(min_length=1, max_length=20)])
-        tables = values.take("side", found.pop("side", {}), dict[str, dict[str, Any]])
+        currency = toml.take("currency", found.pop("currency"), Annotated[str, Meta(min_length=1, max_length=20)])
+        tables = toml.take("side", found.pop("side", {}), dict[str, dict[str, Any]])
         if not tables:
             raise UserError("it has no table [side.NAME]")
         for key in found:

@@ -1,24 +1,148 @@
-"""What speaks against the records of a run: each by itself, by the formulas of its problem, and all together."""
+"""What speaks against the records of a run: each by itself, by the formulas of its problem, and all together.
+
+What follows from the case of a record is recomputed: the formulas of its problem need no framework.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Literal
+from dataclasses import asdict
+from functools import partial
+from math import isclose
+from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
 from msgspec import Struct
 
+from benchmarker.api.errors import UserError
+from benchmarker.api.precision import PRECISIONS
 from benchmarker.formatting import part
-from benchmarker.procurement.recomputed import Formulas
-from benchmarker.records import rates
+from benchmarker.hooks import parameters, registry
+from benchmarker.machine import description
+from benchmarker.planning.cases import command_line
+from benchmarker.records import agreement
+from benchmarker.records.agreement import Copies, Span, contradictions_between, span
 from benchmarker.records.consistency import contradictions
-from benchmarker.records.copies import Copies
-from benchmarker.records.spans import Span, contradictions_between, span
+from benchmarker.version import DISTRIBUTION, __version__
+from benchmarker.worker.correctness import TRAINING_STEPS, bounds_of, drawn, steps_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from benchmarker.records.rates import Sign
+    from benchmarker.api.case import Case
+    from benchmarker.api.problem import Problem
+    from benchmarker.records.agreement import Sign
     from benchmarker.records.record import Record
+
+
+MOST_FLOPS, MOST_BYTES = 10**10, 10**8
+"""Work of a check up to which its bound is recomputed, some seconds: the parameters are a stranger's."""
+TOLERANCE = 0.01
+"""Relative difference of bounds in short types: sums in another order may tip a rounding."""
+
+
+class Formulas:
+    """What the formulas give for each case, computed once for all of its trials."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, dict[str, Any] | str] = {}
+        self._tool = (__version__, description.commit())
+
+    @property
+    def tool(self) -> str:
+        """The version and the commit with whose formulas is computed."""
+        version, commit = self._tool
+        return f"benchmarker {version} {commit or ''}".strip()
+
+    def differences(self, record: Record) -> list[tuple[str, str]] | str:
+        """Return which fields of a record are not what the formulas give, and how, or why these cannot be computed."""
+        key = msgspec.json.encode(record.case)
+        if key not in self._known:
+            try:
+                self._known[key] = _computed(record.case)
+            except UserError as error:
+                self._known[key] = str(error)
+            except Exception as error:  # noqa: BLE001 - a formula is a plugin's, and the parameters are a stranger's
+                self._known[key] = f"{type(error).__name__}: {error}"
+        computed = self._known[key]
+        return computed if isinstance(computed, str) else list(_differences(record, computed))
+
+    def made_here(self, record: Record) -> bool:
+        """Whether the formulas are those with which the record was made: of the same version and commit, and ours."""
+        made_by = (record.software.benchmarker, record.software.commit)
+        plugin = registry.known(f"problem.{record.case.problem}")
+        return made_by == self._tool and plugin is not None and plugin.distribution == DISTRIBUTION
+
+
+def _computed(case: Case) -> dict[str, Any]:
+    """Return the values of the fields that follow from a case; raises whatever the problem does."""
+    if registry.known(f"problem.{case.problem}") is None:
+        raise UserError(f"the problem {case.problem} is not installed here")
+    problem = registry.load([f"problem.{case.problem}"]).hook.make_problem()
+    params = parameters.convert(problem.params, case.params)
+    problem.refuse(params, case.mode)
+    together = problem.on(case.devices, case.parallel)
+    exchanges = together.collectives(params, case.mode, case.precision, case.parallel, case.devices)
+    scopes = dict(together.scopes(params, case.mode))
+    measured, copies = (problem.on(1, case.parallel), case.devices) if case.independent else (together, 1)
+    cost = asdict(measured.cost(params, case.mode, case.precision))
+    types = measured.types(params, case.precision)
+    return {
+        "command": command_line(case),
+        **{f"cost.{name}": value and value * copies for name, value in cost.items()},
+        **{f"types.{name}": getattr(types, name) for name in ("parameter", "compute", "accumulate", "lowest")},
+        "bound": bound_of_case(measured, params, case),
+        "scopes": scopes,
+        "exchanges": {exchange.op: exchange for exchange in exchanges},
+    }
+
+
+def bound_of_case(problem: Problem, params: Any, case: Case) -> Callable[[str], float | None]:
+    """Return the function from an output's name to its bound in a check; None if it takes too much work to compute."""
+    size = problem.small(params)
+    if not PRECISIONS[case.precision].is_short:
+        bound = problem.bound(size, case.mode, case.precision)
+        return lambda _: bound
+    cost = problem.cost(size, case.mode, case.precision)
+    if cost.flops > MOST_FLOPS or cost.bytes > MOST_BYTES:
+        return lambda _: None
+    data, steps = (
+        drawn(problem, size, case.precision, case.seed, TRAINING_STEPS),
+        partial(steps_of, problem, size, case),
+    )
+    return bounds_of(problem, size, case, data, steps, steps(data)).get
+
+
+def _differences(record: Record, computed: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for path, value in computed.items():
+        section, _, name = path.partition(".")
+        whole = getattr(record, section) if name else None
+        if whole is not None and (stored := getattr(whole, name)) != value:
+            yield path, f"{path} is {stored}, but the problem's formula gives {value}"
+    if record.check:
+        stored, value = record.check.bound, computed["bound"](record.check.output)
+        if value is not None and not isclose(stored, value, rel_tol=TOLERANCE):
+            yield "check.bound", f"check.bound is {stored}, but the problem's formula gives {value}"
+    if record.command != computed["command"]:
+        yield "command", f"its command is not that of its case: {computed['command']}"
+    cost = record.cost
+    if cost and cost.recomputed_flops > (0 if record.case.mode == "inference" else cost.flops):
+        yield "cost.recomputed_flops", f"cost.recomputed_flops is {cost.recomputed_flops}, more than there can be"
+    if record.trace:
+        steps, formula = record.trace.steps, computed["exchanges"]
+        marked = {scope.scope: scope.expected for scope in record.scopes if scope.phase == "forward"}
+        for name, count in computed["scopes"].items():
+            if (stored := marked.get(name)) != count * steps:
+                text = f"the scope {name} is expected {stored} times, but the problem's formula gives {count * steps}"
+                yield "scopes.expected", text
+        for exchange in record.trace.exchanges if formula else ():
+            known = formula.get(exchange.op)
+            wanted = (known.count, known.bytes) if known else (0, 0)
+            stored = (exchange.expected_count, exchange.expected_bytes)
+            if stored != wanted:
+                text = f"{exchange.op} is expected {stored[0]} times with {stored[1]} bytes in a step"
+                yield "trace.exchanges", f"{text}, but the problem's formula gives {wanted[0]} with {wanted[1]}"
+
 
 Kind = Literal["invalid", "doubtful", "changed", "missing", "failed", "disturbed"]
 
@@ -57,7 +181,7 @@ class Evidence:
         self._single += _objections(record, self._formulas)
         if ran := span(record):
             self._spans.append(ran)
-        self._signs.append((record.design.case_number, rates.signs(record)))
+        self._signs.append((record.design.case_number, agreement.signs(record)))
         self._copies.add(record)
 
     def objections(self) -> list[Objection]:
@@ -71,7 +195,7 @@ class Evidence:
 
     def doubts(self) -> list[Finding]:
         """Return what speaks against the run, although each of its trials could have been disturbed."""
-        return [Finding("doubtful", *doubt) for doubt in rates.doubts(self._signs)]
+        return [Finding("doubtful", *doubt) for doubt in agreement.doubts(self._signs)]
 
     def findings(self) -> list[Finding]:
         """Return everything that speaks against the run; what a check found in several trials is one finding."""

@@ -1,21 +1,37 @@
-"""Read references: TOML files with the bounds that measured cases must meet (docs/procurement.md)."""
+"""References: TOML files with the bounds that measured cases must meet (docs/procurement.md), read or drafted.
+
+One is drafted from records that are known to be good.
+"""
 
 from __future__ import annotations
 
+import json
 import math
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from statistics import median, stdev
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from benchmarker.api.case import Measuring
 from benchmarker.api.errors import UserError
-from benchmarker.files import toml, values
-from benchmarker.records.factors import label, take_match
+from benchmarker.comparing import disturbances
+from benchmarker.files import toml
+from benchmarker.formatting import part
+from benchmarker.hooks.names import names
+from benchmarker.records.configurations import Configuration, configurations
+from benchmarker.records.factors import Factors, Value, label, take_match, varying
+from benchmarker.stats.quantile_interval import median_allowance
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from benchmarker.records.factors import Factors
+    from benchmarker.api.metric import Metric
+    from benchmarker.hooks.metrics import Derive
+    from benchmarker.records.record import Record
+
 
 FORMAT_VERSION = 1
 METRIC = "samples_per_s"
@@ -50,10 +66,10 @@ def read(path: Path) -> list[Wanted]:
     """Read the cases in a file. Raises `UserError` naming the file and the key if the file is not valid."""
     found = toml.load(path)
     try:
-        version = values.take("format_version", found.pop("format_version", FORMAT_VERSION), int)
+        version = toml.take("format_version", found.pop("format_version", FORMAT_VERSION), int)
         if version != FORMAT_VERSION:
             raise UserError(f"format_version is {version}; this version of benchmarker reads {FORMAT_VERSION}")
-        tables = values.take("case", found.pop("case", []), list[dict[str, Any]])
+        tables = toml.take("case", found.pop("case", []), list[dict[str, Any]])
         if found:
             raise UserError(f"there is no key {next(iter(found))}; there are: format_version, case")
         if not tables:
@@ -90,3 +106,147 @@ def _share(key: str, value: float | str | None) -> float:
     if not 0 < share < 1:
         raise UserError(f'{key}: {value!r} is not a share between 0 and 1; write "5%" or 0.05')
     return share
+
+
+ALPHA = 0.05
+"""Probability with which a machine as good as the measured one misses any of the bounds by chance."""
+WIDE = 0.1
+"""Share of the median; a bound that is further away is reported.
+
+A machine with one of its eight memory channels or accelerators missing is 12.5% slower; a wide bound passes even that.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """How much worse than the median a value may be, as a share: instead of the scatter, or in addition to it."""
+
+    share: float
+    adds: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Drafted:
+    """A case of the reference: its factors, and its lower or upper bound; `measured` is what the bound is from."""
+
+    name: str
+    match: Factors
+    metric: str
+    bound: Literal["min", "max"]
+    limit: float
+    measured: str
+    trials: int
+
+
+def refusal(records: Sequence[Record]) -> str | None:
+    """Return why no reference should come from these records, because most trials of a case were disturbed; or None.
+
+    The bound of such a case is that of the disturbance: far below what the machine does, so that anything passes.
+    """
+    groups = configurations(records)
+    most = sum(disturbances.of_records(group.records).most for group in groups)
+    if not most:
+        return None
+    every = disturbances.of_records(records)
+    return f"most trials of {part(most, len(groups), 'case')} were disturbed ({every}); {every.advice}"
+
+
+def draft(
+    records: Sequence[Record], metric: str, tolerance: Tolerance | None, derive: Derive
+) -> tuple[list[Drafted], list[str], list[str]]:
+    """Return the cases of a reference that these records meet, what was left out with reasons, and notes on bounds.
+
+    A configuration may be better than its median by any amount, and worse as far as the scatter of its trials or the
+    tolerance allows. The bounds from scatter hold together: a machine as good as this one meets all of them with
+    probability 1 - `ALPHA`. A configuration with a failed trial, with a trial without a value, or with too few trials
+    to see their scatter is left out. Raises `UserError` if the metric is unknown.
+    """
+    if metric not in (known := derive(records[0])):
+        raise UserError(f"no metric is named {metric!r}; there are: {', '.join(known)}")
+    groups = configurations(records)
+    differing = varying([group.factors for group in groups])
+    scatters = tolerance is None or tolerance.adds
+    kept: list[tuple[str, Configuration, list[Metric], list[float]]] = []
+    left_out = []
+    for name, group in zip(names([group.factors for group in groups]).whole, groups, strict=True):
+        found = [derive(record)[metric] for record in group.records]
+        values = [each.value for each in found if each.value is not None]
+        if reason := _why_not(group, values, [each.reason for each in found], scatters=scatters):
+            left_out.append(f"{name}: {reason}")
+        else:
+            kept.append((name, group, found, values))
+    cases, notes = [], []
+    for name, group, found, values in kept:
+        worse = -1 if found[0].better == "higher" else 1
+        factor, why = _allowed(values, worse, tolerance, len(kept))
+        if scatters and abs(factor - 1) > WIDE:
+            notes.append(f"{name}: the bound is {_change(factor)} than the median; more trials would narrow it")
+        disturbed = disturbances.of_records(group.records)
+        cases.append(
+            Drafted(
+                name=name,
+                match={
+                    factor: value
+                    for factor, value in group.factors.items()
+                    if value is not None and (factor in differing or factor not in Measuring.__struct_fields__)
+                },
+                metric=metric,
+                bound="min" if worse < 0 else "max",
+                limit=float(f"{median(values) + (factor - 1) * abs(median(values)):.6g}"),
+                measured=f"median of {len(values)} trials: {median(values):.6g} {found[0].unit}; {why}"
+                + (f"; {part(disturbed.number, disturbed.of, 'trial')} disturbed" if disturbed.number else ""),
+                trials=len(values),
+            )
+        )
+    return cases, left_out, notes
+
+
+def _allowed(values: Sequence[float], worse: int, tolerance: Tolerance | None, cases: int) -> tuple[float, str]:
+    """Return the bound as a multiple of the median, and where it is from; `worse` is the sign of a worse value."""
+    share = 1 + worse * tolerance.share if tolerance else 1.0
+    if tolerance and not tolerance.adds:
+        return share, f"{100 * tolerance.share:.3g}% tolerated"
+    logs = [math.log(value) for value in values]
+    factor = math.exp(worse * median_allowance(logs, ALPHA / cases))
+    scatter = f"scatter {math.expm1(stdev(logs)):.2%}, so {len(values)} new trials may be {_change(factor)}"
+    return factor * share, scatter + (f"; {100 * tolerance.share:.3g}% more tolerated" if tolerance else "")
+
+
+def _change(factor: float) -> str:
+    return f"{abs(factor - 1):.2%} {'lower' if factor < 1 else 'higher'}"
+
+
+def _why_not(
+    group: Configuration, values: Sequence[float], reasons: Sequence[str | None], *, scatters: bool
+) -> str | None:
+    """Return why a configuration cannot be part of a reference, or None."""
+    if errors := [record.error for record in group.records if record.error]:
+        return f"{part(len(errors), len(group.records), 'trial')} failed: {errors[0].kind}: {errors[0].message}"
+    if len(values) < len(reasons):
+        return next(reason for reason in reasons if reason)
+    if scatters and len(values) < 2:
+        return "a single trial shows no scatter; measure several, or give --tolerance"
+    if scatters and min(values) <= 0:
+        return "a value is not above 0, so its scatter is no share; give --tolerance"
+    return None
+
+
+def text(cases: Sequence[Drafted]) -> str:
+    """Return these cases in the format that `reference.read` reads."""
+    blocks = [f"format_version = {FORMAT_VERSION}\n"]
+    for case in cases:
+        match = ", ".join(f"{_key(name)} = {_value(value)}" for name, value in case.match.items())
+        blocks.append(
+            f"[[case]]\nname = {_value(case.name)}\nmatch = {{ {match} }}\nmetric = {_value(case.metric)}\n"
+            f"{case.bound} = {_value(case.limit)}  # {case.measured}\ntrials = {case.trials}\n"
+        )
+    return "\n".join(blocks)
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _value(name)
+
+
+def _value(value: Value) -> str:
+    """Return a value in TOML syntax, which is that of JSON except that DEL must be escaped."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

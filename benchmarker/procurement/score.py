@@ -12,20 +12,21 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct, structs
 
 from benchmarker.api.errors import UserError
-from benchmarker.comparing import diagnosis, suites
+from benchmarker.comparing import diagnosis
 from benchmarker.comparing.disturbances import count
 from benchmarker.comparing.formatting import Terms, words_of
 from benchmarker.comparing.geometric_mean import Mean
 from benchmarker.comparing.judge import geometric_means
+from benchmarker.comparing.notes import suite_notes, suites_of
 from benchmarker.comparing.results import DELTAS, GeometricMean
 from benchmarker.comparing.samples import Sample, Tested
 from benchmarker.formatting import count as many
 from benchmarker.formatting import part
 from benchmarker.hooks import names
 from benchmarker.hooks.metrics import cached
-from benchmarker.procurement import in_turns
 from benchmarker.procurement.costs import Basis, Costs, Inputs, basis, cost_notes, with_costs
 from benchmarker.procurement.ranking import MetricRanking, rank
+from benchmarker.procurement.sides import advice
 from benchmarker.procurement.weights import Weight, Weights
 from benchmarker.records.factors import DEFAULTS, Factors, Value, changes, factors_of
 from benchmarker.records.suite import PlannedSuite, SuiteId
@@ -195,7 +196,7 @@ def score(
                 unmatched=list(made.unmatched),
                 notes=[
                     *made.notes,
-                    *suites.notes(made.matches, known_suites),
+                    *suite_notes(made.matches, known_suites),
                     *_notes(made.matches),
                     *_in_turns(made.matches, scored),
                     *(cost_notes([records[0], records[index]]) if costs else []),
@@ -235,7 +236,7 @@ def score(
 def _in_turns(matches: Sequence[matching.Match], scored: Sequence[MetricScore]) -> list[str]:
     """Return how to measure two sides in turns that were not interleaved."""
     unpaired = any(each.mean and each.mean.method.startswith("unpaired") for each in scored)
-    return list(filter(None, [in_turns.advice(matches)])) if unpaired else []
+    return list(filter(None, [advice(matches)])) if unpaired else []
 
 
 def _groups(sides: Sides, index: int) -> list[tuple[Record, ...]]:
@@ -387,7 +388,7 @@ def _side(name: str, groups: Sequence[Sequence[Record]], unrun: Sequence[Unrun])
     ok = sum(record.error is None for record in records)
     return Side(
         name=name,
-        suites=suites.suites_of(records),
+        suites=suites_of(records),
         asked=asked,
         ok=ok,
         success=ok / asked,

@@ -1,7 +1,11 @@
-"""The sides of a score: their names, the matches of every two, and their trials without a record."""
+"""The sides of a score: their names, the matches of every two, and their trials without a record.
+
+Sides that one machine measured can be measured in turns; `advice` has the command.
+"""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -11,6 +15,7 @@ from typing import TYPE_CHECKING
 from benchmarker.api.errors import UserError
 from benchmarker.comparing import matching
 from benchmarker.comparing.matching import Matching
+from benchmarker.formatting import count
 from benchmarker.records.configurations import environment_of
 from benchmarker.records.factors import factors_of
 
@@ -18,6 +23,27 @@ if TYPE_CHECKING:
     from benchmarker.comparing.matching import Match
     from benchmarker.procurement.completeness import Unrun
     from benchmarker.records.record import Record
+
+
+def advice(matches: Sequence[Match]) -> str | None:
+    """Return how to measure two sides in turns; None if they ran on several machines or have the same cases."""
+    hosts = {
+        each.machine.host for match in matches for side in (match.baseline, match.contender) for each in side.records
+    }
+    both = [[shlex.split(side.records[0].command) for side in (each.baseline, each.contender)] for each in matches]
+    differ = [(one, two) for one, two in both if one != two]
+    if len(hosts) > 1 or not differ:
+        return None
+    one, two = differ[0]
+    common = [word for word in one if word in two]
+    words = ["ab" if word == "run" else word for word in common]
+    for name, own, other in (("--a", one, two), ("--b", two, one)):
+        words.append(f"{name}={' '.join(word for word in own if word not in other)}")
+    which = f", here the first of {count(len(matches), 'case')}" if len(matches) > 1 else ""
+    return (
+        f"{hosts.pop()} measured both sides: in turns, what changes on it meets both alike{which}: {shlex.join(words)}"
+    )
+
 
 Pair = tuple[int, int]
 """Two sides by their place in the list; the first is the baseline of the two."""

@@ -21,8 +21,7 @@ from benchmarker.comparing import disturbances
 from benchmarker.formatting import duration_text, part
 from benchmarker.hooks import parameters, registry
 from benchmarker.planning import build, plan_file, suites
-from benchmarker.procurement.evidence import Evidence, Finding
-from benchmarker.procurement.recomputed import Formulas
+from benchmarker.procurement.evidence import Evidence, Finding, Formulas
 from benchmarker.records import store
 from benchmarker.records.consistency import SECOND_S, made_at, started_at
 from benchmarker.records.factors import changes, label

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Meta, Struct
 
 from benchmarker.api.errors import UserError
-from benchmarker.files import toml, values
+from benchmarker.files import toml
 from benchmarker.planning import suites
 from benchmarker.records.factors import selects, take_match, why_none
 
@@ -61,7 +61,7 @@ def read(path: Path) -> Weights:
         path = suites.weights(str(path)) or path
     found = toml.load(path)
     try:
-        tables = values.take("weight", found.pop("weight", []), list[dict[str, Any]])
+        tables = toml.take("weight", found.pop("weight", []), list[dict[str, Any]])
         if found:
             raise UserError(f"{next(iter(found))} is not a key of this file; write [[weight]] tables")
         entries = []

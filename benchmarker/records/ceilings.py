@@ -17,7 +17,7 @@ import msgspec
 import platformdirs
 from msgspec import Meta, Struct
 
-from benchmarker.api.numbers import Positive
+from benchmarker.api.fields import Positive
 from benchmarker.api.precision import PRECISIONS
 from benchmarker.files import atomic
 from benchmarker.files.atomic import Fault

@@ -13,7 +13,7 @@ import msgspec
 
 from benchmarker.api.case import Measuring
 from benchmarker.api.errors import UserError
-from benchmarker.files import values as written
+from benchmarker.files.toml import take
 from benchmarker.formatting import value_text
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def take_match(name: str, table: Mapping[str, Any]) -> dict[str, Value]:
     for key, value in table.items():
         if setting(key) in wanted:
             raise UserError(f"{name}.{key} is given twice, spelt differently")
-        wanted[setting(key)] = written.take(f"{name}.{key}", value, bool | int | float | str)
+        wanted[setting(key)] = take(f"{name}.{key}", value, bool | int | float | str)
     return wanted
 
 

@@ -10,9 +10,8 @@ import msgspec
 from msgspec import Struct
 
 from benchmarker.api.errors import UserError
+from benchmarker.api.fields import NULL_IS_AN_ANSWER, Positive
 from benchmarker.api.launcher import Allocation
-from benchmarker.api.nulls import NULL_IS_AN_ANSWER
-from benchmarker.api.numbers import Positive
 from benchmarker.files.atomic import Fault, decode, encode, write
 from benchmarker.records import store
 

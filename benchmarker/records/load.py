@@ -15,11 +15,9 @@ from msgspec import Meta, Struct
 
 from benchmarker.api.case import Case
 from benchmarker.api.errors import UserError
-from benchmarker.api.nulls import NULL_IS_AN_ANSWER, null_because
-from benchmarker.api.numbers import Count, Positive
+from benchmarker.api.fields import NULL_IS_AN_ANSWER, Count, Positive, null_because
 from benchmarker.files import atomic
-from benchmarker.files.atomic import Fault
-from benchmarker.files.json_text import as_json
+from benchmarker.files.atomic import Fault, as_json
 from benchmarker.files.locks import locked
 from benchmarker.records.record import Check, DeviceInfo, Machine, Types
 from benchmarker.records.store import LOAD

@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 
 from benchmarker.api.case import Case
 from benchmarker.api.errors import UserError
-from benchmarker.api.numbers import Count, Positive
+from benchmarker.api.fields import Count, Positive
 from benchmarker.formatting import count
 from benchmarker.records.record import DesignKind
 from benchmarker.records.suite import PlannedSuite, TrialSuite
@@ -25,24 +25,25 @@ PlannedTrial = tuple[int, int]
 
 
 class Plan(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The plan of a run: its cases, and the trials in the order in which they run, each as (case index, round).
+    """The plan of a run: its cases, and the trials in the order in which they run.
 
-    A round is one trial of every case, in random order (from `seed`). In a duet the two trials of a round share one
-    process. The rounds are spread over `sessions`, with a pause of at least `pause_s` between two. `looks` are the
-    numbers of rounds after which the run may stop early. `left_out` lists what was requested but cannot be run, with
-    the reasons. `suite` is the suite or the plan file that the plan was made from, if any.
+    A round is one trial of every case, in random order. In a duet the two trials of a round share one process.
     """
 
-    run_id: str = ""
-    cases: list[Case]
-    trials: Positive
-    design: DesignKind = "rounds"
-    looks: list[int] = []
-    left_out: list[str] = []
-    seed: Count
-    order: list[PlannedTrial]
-    sessions: Positive = 1
-    pause_s: Annotated[float, Meta(ge=0)] = 0.0
+    run_id: str = ""  #: the run: the name of its folder
+    cases: list[Case]  #: the cases, each as in a record
+    trials: Positive  #: the number of trials of each case
+    design: DesignKind = "rounds"  #: `rounds`: one process per trial; `duet`: two cases take turns in one process
+    looks: list[int] = []  #: the numbers of rounds after which the run may end early
+    left_out: list[str] = []  #: what was requested but cannot be run, and why
+    seed: Count  #: the seed of the random order
+    order: list[
+        PlannedTrial
+    ]  #: the trials in execution order, each as the index of its case and the number of its round
+    sessions: Positive = 1  #: the number of sessions over which the rounds are spread (`--runs`)
+    pause_s: Annotated[float, Meta(ge=0)] = 0.0  #: the shortest pause between two sessions
+    #: the suite or the plan file that the plan was made from, with the settings of all its cases, also of those that
+    #: are left out; `case_numbers` are the cases of the plan that each became
     suite: PlannedSuite | None = None
 
     def __post_init__(self) -> None:

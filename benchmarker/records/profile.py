@@ -6,68 +6,63 @@ from typing import Annotated, Literal
 
 from msgspec import Struct
 
-from benchmarker.api.nulls import NULL_IS_AN_ANSWER
-from benchmarker.api.numbers import Count
+from benchmarker.api.fields import NULL_IS_AN_ANSWER, Count
 
 
 class DeviceTime(Struct, frozen=True, forbid_unknown_fields=True):
-    """A device or, if `track` is not empty, one of its streams or threads; `wall_ns` is that of the trace."""
+    """A device, or one of its streams or threads."""
 
-    device: str
-    track: str
-    count: Count
-    busy_ns: Count
-    idle_ns: Count
-    wall_ns: Count
+    device: str  #: `cpu`, `gpu:0`, ...; `cpu:0`, `cpu:1`, ... if a CPU is divided into several
+    track: str  #: the stream or thread; empty for the device as a whole
+    count: Count  #: rows of work
+    busy_ns: Count  #: time in which work ran
+    idle_ns: Count  #: the rest of the time
+    wall_ns: Count  #: wall time of the trace
 
 
 class Scope(Struct, frozen=True, forbid_unknown_fields=True):
-    """One scope in one phase.
+    """One scope in one phase. The list has the longest time first, and is empty without a profile."""
 
-    `root_ns` is the time of the rows that are attributed to the scope. `any_ns` is the time of all rows that contain at
-    least one of its instructions (after fusion). `pure_ns` is the time of the rows that contain nothing else. `purity`
-    is the time-weighted mean share of its own instructions. `occurrences` is how often the scope ran, `expected` how
-    often it should have run.
-    """
-
-    scope: str
-    phase: str
-    rows: Count
-    occurrences: Annotated[Count | None, NULL_IS_AN_ANSWER]
+    scope: str  #: name of the scope; empty for work outside any scope
+    phase: str  #: `forward`, `backward`, `remat`, or empty if unknown
+    rows: Count  #: rows of work that are attributed to the scope
+    occurrences: Annotated[Count | None, NULL_IS_AN_ANSWER]  #: how often the scope ran; null if unknown
+    #: how often the scope should have run, according to the problem; null if nothing is expected
     expected: Annotated[Count | None, NULL_IS_AN_ANSWER]
-    root_ns: Count
-    any_ns: Count
-    pure_ns: Count
-    purity: float
-    step_ns: list[Count]
+    root_ns: Count  #: time of the rows attributed to the scope; a fusion is attributed by its root
+    any_ns: Count  #: time of all rows that contain at least one instruction of the scope
+    pure_ns: Count  #: time of the rows that contain nothing but this scope
+    purity: float  #: time-weighted mean of the share of the scope's own instructions in the rows attributed to it
+    step_ns: list[Count]  #: `root_ns` of each step
 
 
 class Kernel(Struct, frozen=True, forbid_unknown_fields=True):
-    """Rows of one name, scope and phase; `std_ns` is the standard deviation of these rows only (divided by n).
+    """Kernels of one name, scope and phase that take at least 0.2% of the busy time; the event table has all kernels.
 
-    `flops` and `bytes` are sums, and null if the shapes do not determine them. Rows for which they do and rows for
-    which they do not are separate lines.
+    Those whose FLOPs and bytes are known and those whose are not are separate entries.
     """
 
-    name: str
-    op: str
-    category: str
-    rule: str
-    scope: str
-    phase: str
-    count: Count
-    total_ns: Count
-    self_ns: Count
-    busy_ns: Count
-    mean_ns: float
-    median_ns: float
-    p5_ns: float
-    p95_ns: float
-    min_ns: Count
-    max_ns: Count
-    std_ns: float
+    name: str  #: name given by the profiler
+    op: str  #: the HLO instruction that the kernel executes, or the op that launched it
+    category: str  #: purpose of the kernel: `gemm`, `attention`, `communication`, ...
+    rule: str  #: the rule that assigned the category
+    scope: str  #: the scope that the kernel is attributed to
+    phase: str  #: the phase; empty if unknown
+    count: Count  #: number of executions
+    total_ns: Count  #: sum of durations, including enclosed rows; an asynchronous op lasts until it is complete
+    self_ns: Count  #: the same without enclosed rows
+    busy_ns: Count  #: share of the busy time
+    mean_ns: float  #: mean of the self times; the following statistics are of the self times too
+    median_ns: float  #: median
+    p5_ns: float  #: 5th percentile
+    p95_ns: float  #: 95th percentile
+    min_ns: Count  #: minimum
+    max_ns: Count  #: maximum
+    std_ns: float  #: standard deviation of these values (divided by n)
+    #: operations of the executions; null if their shapes are not known; those of causal attention count half the
+    #: products if `trace.notes` says so
     flops: Annotated[float | None, NULL_IS_AN_ANSWER]
-    bytes: Annotated[float | None, NULL_IS_AN_ANSWER]
+    bytes: Annotated[float | None, NULL_IS_AN_ANSWER]  #: minimum memory traffic of these executions
 
 
 _SMALL = 5e-4
@@ -75,17 +70,16 @@ _SMALL = 5e-4
 
 
 class Exchange(Struct, frozen=True, forbid_unknown_fields=True):
-    """Collectives of one kind in a step, the mean over steps and devices, and what the problem's formula says of them.
+    """Collectives of one kind in a step, the mean over steps and devices, and what the formula says of them."""
 
-    `bytes` is the sum of their sizes as NCCL Tests define them: of the larger array of a device, its input or its
-    output; null if a size is not known. What is expected is null if the problem does not say what a step exchanges.
-    """
-
-    op: str
-    count: float
+    op: str  #: `all_reduce`, `all_gather`, `reduce_scatter`, `send_recv`, ...
+    count: float  #: how many there are
+    #: the sum of their sizes as NCCL Tests define them: of the larger array of a device, its input or its output; null
+    #: if a size is not known
     bytes: Annotated[float | None, NULL_IS_AN_ANSWER]
+    #: how many there should be by the problem's formula; null if it has none
     expected_count: Annotated[Count | None, NULL_IS_AN_ANSWER]
-    expected_bytes: Annotated[Count | None, NULL_IS_AN_ANSWER]
+    expected_bytes: Annotated[Count | None, NULL_IS_AN_ANSWER]  #: the sum of their sizes by the formula
 
     @property
     def difference(self) -> str:
@@ -104,49 +98,52 @@ class Exchange(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Trace(Struct, frozen=True, forbid_unknown_fields=True):
-    """What was traced, how its time is divided, and whether the trace is complete.
+    """What was traced, how its time is divided, and whether the trace is complete (docs/traces.md).
 
-    `missing` lists what should be in the trace but is not; if it is empty, the trace is `complete`. `notes` list what
-    was left out on purpose. `outside_ns` is the time outside any scope, `uncategorised_ns` the time without a category.
-    `wall_ns` is the time covered by the profiled steps and by work; without steps, from the begin of the first work to
-    the end of the last. It is the same for all devices; `busy_ns` and `idle_ns` are summed over them.
-    `communication_ns` is the time in which data moved between devices, `hidden_ns` the part of it that overlapped with
-    other work, and `waiting_ns` the part in which a device only waited for another one to begin, if that is known.
-    `critical_ranks` has, for each step, the device for which the others waited longest, by its place among the devices;
-    it is empty if that is not known. `exchanges` are the collectives of a step of several devices. `rank` is that of
-    the traced process among the `world_size` processes of a distributed program; it is null if the trace is of all of
-    them, each with devices of its own. `device_names` are those of the devices, if they are known.
+    Unless stated otherwise, times are busy time, summed over the profiled steps.
     """
 
-    format: Literal["xplane", "chrome", "nsys", "rocprof"]
-    framework: str
-    separable: bool
-    variables: dict[str, str]
-    rows: Count
+    format: Literal["xplane", "chrome", "nsys", "rocprof"]  #: format of the profiler's file
+    framework: str  #: framework that wrote the file: `jax`, `torch`, or empty if unknown
+    separable: bool  #: whether the profile was taken with `--separable`, which keeps scopes apart
+    variables: dict[str, str]  #: environment variables of the profiled process, as in `software.variables`
+    rows: Count  #: rows of the event table
+    #: rows that are work: what an accelerator executed, or the ops of the host if no accelerator executed anything
     kernels: Count
-    steps: Count
-    step_ns: list[Count]
+    steps: Count  #: profiled steps
+    step_ns: list[Count]  #: duration of each profiled step, under the profiler
+    #: time covered by the profiled steps and by work, the same for all devices; without steps, from the begin of the
+    #: first work to the end of the last
     wall_ns: Count
-    busy_ns: Count
-    idle_ns: Count
-    communication_ns: Count
-    hidden_ns: Count
-    outside_ns: Count
-    uncategorised_ns: Count
-    unmatched_ops: Count
-    unmatched_backward: Count
-    unlaunched: Count
-    overlapping: Count
+    busy_ns: Count  #: time in which work ran, summed over all devices
+    idle_ns: Count  #: the rest of the wall time, summed over all devices
+    communication_ns: Count  #: time in which data moved between devices
+    hidden_ns: Count  #: part of `communication_ns` in which the same device did other work
+    outside_ns: Count  #: time outside any scope
+    uncategorised_ns: Count  #: time of kernels without a category
+    unmatched_ops: Count  #: executed instructions that no program of the trace contains
+    unmatched_backward: Count  #: ops of the backward pass whose forward op is not in the trace
+    unlaunched: Count  #: kernels and copies whose launch is not in the trace
+    overlapping: Count  #: host rows that begin within another row and end after it
+    #: missing executions: for each instruction, the shortfall of each run of its program compared with the run in which
+    #: the instruction ran most often, summed
     uneven: Count
-    devices: list[DeviceTime]
-    missing: list[str]
-    notes: list[str]
-    complete: bool
+    devices: list[DeviceTime]  #: each device, and each of its streams or threads if it has several
+    missing: list[str]  #: what should be in the trace but is not
+    notes: list[str]  #: what was left out on purpose
+    complete: bool  #: whether nothing is missing
+    #: rank of the traced process in a distributed program, if the trace states it; null if the trace is of all ranks
     rank: Annotated[Count | None, NULL_IS_AN_ANSWER] = None
+    #: number of ranks of the program, if the trace states it
     world_size: Annotated[Count | None, NULL_IS_AN_ANSWER] = None
+    #: part of `communication_ns` in which a device only waited for another one to begin; null if it is not known
     waiting_ns: Annotated[Count | None, NULL_IS_AN_ANSWER] = None
+    #: for each step, the device for which the others waited longest, by its place in `trace.devices`; empty if that is
+    #: not known
     critical_ranks: list[Count] = []
+    #: the collectives of a step by kind, the mean over steps and devices; empty for one device
     exchanges: list[Exchange] = []
+    #: names of the devices, if they are known: what the profiler states, otherwise the record's device
     device_names: list[str] = []
 
     @property

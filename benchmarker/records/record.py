@@ -10,9 +10,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from benchmarker.api.case import Case
+from benchmarker.api.fields import NULL_IS_AN_ANSWER, Count, Positive, declared_reasons, null_because
 from benchmarker.api.launcher import Allocation
-from benchmarker.api.nulls import NULL_IS_AN_ANSWER, declared_reasons, null_because
-from benchmarker.api.numbers import Count, Positive
 from benchmarker.records.energy import Conditions, Energy, MeterReport
 from benchmarker.records.profile import Kernel, Scope, Trace
 from benchmarker.records.suite import TrialSuite
@@ -26,43 +25,46 @@ SHARED = null_because("two cases shared the process, so the use of each cannot b
 
 
 class Failure(Struct, frozen=True, forbid_unknown_fields=True):
-    """Why a trial failed; `exit` is the worker's exit status (negative: the signal that ended it).
+    """Why a trial failed. It keeps everything that it measured before, including timed blocks."""
 
-    `skipped` means that the trial was not started because the same or a smaller case had run out of memory. `partner`
-    means that the other case of a duet failed. `preempted` means that the launcher took the allocation away
-    meanwhile; the trial is repeated when the run goes on. In a gang, `rank` is the rank that failed first, and over
-    several nodes, `node` is its node. `node` as the kind means that this node was lost.
-    """
-
+    #: `out_of_memory`: memory ran out; `exception`: an error was raised, or the process exited with a status other than
+    #: 0; `killed`: a signal ended the process; `timeout`: the trial exceeded `timeout_s`; `check`: an output was wrong
+    #: or not finite; `skipped`: the trial was not started, because memory had run out at the same or a smaller size;
+    #: `partner`: the other case of the duet failed; `preempted`: the launcher took the allocation away; `node`: a node
+    #: of several was lost (the last two are repeated when the run goes on)
     kind: Literal["out_of_memory", "exception", "killed", "timeout", "check", "skipped", "partner", "preempted", "node"]
-    message: str
-    stage: str
+    message: str  #: one line
+    stage: str  #: stage of the failure, as in `harness.stages_s`; `start` before the first stage
+    #: exit status of the process; a negative value is the signal that ended it
     exit: Annotated[int | None, NULL_IS_AN_ANSWER] = None
+    #: in a gang, the rank that failed; null if that is not known, or if the result is wrong
     rank: Annotated[Count | None, NULL_IS_AN_ANSWER] = None
+    #: over several nodes, the node of this rank, or the one that was lost; otherwise null
     node: Annotated[str | None, NULL_IS_AN_ANSWER] = None
 
 
 class Check(Struct, frozen=True, forbid_unknown_fields=True):
     """The largest relative error (2-norm) of any output, compared with the float64 reference at a small size."""
 
+    #: largest relative error of any output in the 2-norm; the largest float, 1.8e308, if an output holds NaN or
+    #: infinity
     error: Annotated[float, Meta(ge=0)]
-    output: str
-    bound: Annotated[float, Meta(ge=0)]
-    ok: bool
+    output: str  #: name of that output
+    bound: Annotated[float, Meta(ge=0)]  #: largest error that counts as correct
+    ok: bool  #: whether `error` is within `bound`
 
 
 class Preheat(Struct, frozen=True, forbid_unknown_fields=True):
-    """The steps before timing: until the step rate was steady (`plateau`, otherwise `timeout`), or a `fixed` number.
+    """The steps before timing. If there are sensors, power and temperature had to be steady too, not only the rate."""
 
-    If there are sensors, power and temperature had to be steady too: `window_power_W` and
-    `window_temperature_C` are the readings at the end of each window.
-    """
-
+    #: `plateau`: the rate became steady; `timeout`: it did not within the allowed time; `fixed`: a fixed number of
+    #: steps was requested
     outcome: Literal["plateau", "timeout", "fixed"]
-    duration_s: Seconds
-    steps: Count
-    window_steps_per_s: list[float]
-    window_power_W: list[float] = []
+    duration_s: Seconds  #: duration
+    steps: Count  #: number of steps
+    window_steps_per_s: list[float]  #: rate of each preheat window; empty for `fixed`
+    window_power_W: list[float] = []  #: mean power over each preheat window; empty if no sensor reports it
+    #: highest temperature at the end of each preheat window; empty if no sensor reports it
     window_temperature_C: list[float] = []
 
 
@@ -70,40 +72,37 @@ StoppedBy = Literal["blocks", "seconds", "median_precision", "power_min", "failu
 
 
 class Blocks(Struct, frozen=True, forbid_unknown_fields=True):
-    """Timed blocks: the duration of each, from one synchronisation to the next, on the monotonic clock.
+    """Timed blocks: the duration of each, from one synchronisation to the next, on the monotonic clock."""
 
-    In a gang, it is that of the rank that took longest.
-    """
-
-    steps_per_block: Positive
+    steps_per_block: Positive  #: steps between two synchronisations
+    #: duration of each timed block, in execution order; in a gang, that of its slowest rank
     duration_ns: list[Positive]
-    stopped_by: StoppedBy
+    stopped_by: StoppedBy  #: the limit that ended the timing; `power_min`: another limit would have ended it earlier
 
 
 class TokenTimes(Struct, frozen=True, forbid_unknown_fields=True):
-    """When tokens were ready on the host, each waited for: those of one request for text after the other.
+    """When tokens were ready on the host, each waited for: those of one request for text after the other."""
 
-    `first_ns` is the time from each request to its first token, `gap_ns` the times from one token to the next. A
-    request without a prompt has no first token, and one that ends with its first token has no gaps.
-    """
-
+    #: for each request, the time until its first token was on the host; empty if requests have no prompt
     first_ns: list[Positive]
+    #: for each request, the times from one token to the next; empty if requests have one token each
     gap_ns: list[list[Positive]]
 
 
 class CostPart(Struct, frozen=True, forbid_unknown_fields=True):
-    """Work of one step by formula; `recomputed_flops` is forward work that is repeated in the backward pass.
+    """Work of one step by the problem's formula."""
 
-    In text generation, `input_tokens` are those of the prompts, and `output_tokens` those that are generated.
-    """
-
+    #: floating-point operations as `describe PROBLEM` says, in most problems those of matrix products; a multiply-add
+    #: counts as 2
     flops: Count
+    #: forward work that the implementation repeats in its backward pass; not included in `flops`
     recomputed_flops: Count
-    bytes: Count
-    samples: Count
+    bytes: Count  #: minimum memory traffic: weights and inputs read once, results written once
+    samples: Count  #: samples
+    #: tokens; null if the problem has none
     tokens: Annotated[Count | None, null_because("{case.problem} has no tokens")]
-    input_tokens: Count = 0
-    output_tokens: Count = 0
+    input_tokens: Count = 0  #: tokens of the prompts that a step computes; 0 if it computes none
+    output_tokens: Count = 0  #: tokens that a step generates; 0 if it generates none
 
 
 class Memory(Struct, frozen=True, forbid_unknown_fields=True):
@@ -112,21 +111,21 @@ class Memory(Struct, frozen=True, forbid_unknown_fields=True):
     In a gang, it is the sum over its ranks; memory that they share counts for each.
     """
 
+    #: peak of the bytes allocated on the device, as counted by the framework
     device_peak_bytes: Annotated[Count | None, null_because("{case.framework} counts no allocations on {case.device}")]
+    #: largest resident set of the process
     host_peak_rss_bytes: Annotated[Count | None, null_because("the operating system does not count it")]
 
 
 class Rank(Struct, frozen=True, forbid_unknown_fields=True):
-    """One process of a gang: the numbers of its devices, its own duration of each timed block, its peak memory.
+    """One process of a gang."""
 
-    `node` is the place of its node in `allocation.nodes`, and in `machines`; it is 0 if there is one.
-    """
-
-    rank: Count
-    node: Count
-    devices: list[Count]
+    rank: Count  #: number of the process in its gang, from 0
+    node: Count  #: place of its node in `allocation.nodes` and `machines`; 0 if there is one
+    devices: list[Count]  #: numbers of the devices that it computed on
+    #: its own duration of each timed block; the longest of all ranks is in `blocks.duration_ns`
     duration_ns: list[Positive]
-    memory: Annotated[Memory | None, NOT_REACHED]
+    memory: Annotated[Memory | None, NOT_REACHED]  #: its own peak memory, with the fields of `memory`
 
 
 class Local(Struct, frozen=True, forbid_unknown_fields=True):
@@ -136,86 +135,104 @@ class Local(Struct, frozen=True, forbid_unknown_fields=True):
     communication, on all devices at once; and the same on one device alone, the others being idle.
     """
 
-    steps_per_block: Positive
-    synchronised_ns: list[list[Positive]]
+    steps_per_block: Positive  #: steps in each of these blocks
+    synchronised_ns: list[list[Positive]]  #: for each turn, the duration of a block of the step in each process
+    #: for each turn, the duration of a block without communication on each device, all of them at once
     together_ns: list[list[Positive]]
-    alone_device: list[Count]
+    alone_device: list[Count]  #: for each turn, the device that was alone
+    #: for each turn, the duration of its block without communication, while the others were idle
     alone_ns: list[Positive]
 
 
 class Types(Struct, frozen=True, forbid_unknown_fields=True):
     """The number types of the precision, and the framework's settings as read back from it."""
 
-    parameter: str
-    compute: str
-    accumulate: str
-    lowest: str
+    parameter: str  #: type of weights and inputs; with `--weight-type`, that of the weights of linear layers
+    compute: str  #: type of the factors of matrix products
+    accumulate: str  #: type of the sums of matrix products
+    lowest: str  #: the coarser of `parameter` and `compute`; comparisons use it as the type of the run
+    #: settings that determine the precision of matrix products, as read back from the framework
     settings: dict[str, str]
 
 
 class DeviceInfo(Struct, frozen=True, forbid_unknown_fields=True):
     """The device that was measured."""
 
-    platform: str
-    name: str
+    platform: str  #: platform
+    name: str  #: name, as the framework reports it
+    #: UUID; on `cuda`, the UUID of the GPU that was made visible to the process
     uuid: Annotated[str | None, null_because("{case.framework} reports none for {case.device}")]
+    #: PCI address (`0000:65:00.0`), as the framework reports it
     pci: Annotated[str | None, null_because("{case.framework} reports none for {case.device}")]
+    #: memory, as the framework reports it
     memory_bytes: Annotated[Count | None, null_because("{case.framework} reports none for {case.device}")]
 
 
 class Cpu(Struct, frozen=True, forbid_unknown_fields=True):
     """The processor; `governor` and `frequency_max_MHz` are as reported by the operating system."""
 
-    model: str
-    physical_cores: Annotated[Count | None, null_because("the operating system does not report it")]
-    logical_cores: Count
-    usable_cores: Count
-    smt: Annotated[bool | None, null_because("the operating system does not report it")]
+    model: str  #: model name
+    physical_cores: Annotated[Count | None, null_because("the operating system does not report it")]  #: physical cores
+    logical_cores: Count  #: hardware threads
+    usable_cores: Count  #: hardware threads that the process may run on
+    smt: Annotated[bool | None, null_because("the operating system does not report it")]  #: whether SMT is active
+    #: frequency governor of core 0
     governor: Annotated[str | None, null_because("the operating system shows no frequency governor")]
+    #: maximum frequency of core 0
     frequency_max_MHz: Annotated[float | None, null_because("the operating system shows no frequency limits")]
 
 
 class Gpu(Struct, frozen=True, forbid_unknown_fields=True):
     """One GPU as reported by its vendor's tool, and the number of compute processes found on it."""
 
-    index: Count
-    name: str
-    uuid: str
-    driver: Annotated[str | None, null_because("nvidia-smi reports no value for it")]
-    compute_capability: Annotated[str | None, null_because("nvidia-smi reports no value for it")]
-    memory_bytes: Annotated[Count | None, null_because("nvidia-smi reports no value for it")]
-    power_limit_W: Annotated[float | None, null_because("nvidia-smi reports no value for it")]
-    ecc: Annotated[str | None, null_because("nvidia-smi reports no value for it")]
-    mig: Annotated[str | None, null_because("nvidia-smi reports no value for it")]
+    index: Count  #: index in `nvidia-smi`
+    name: str  #: name
+    uuid: str  #: UUID
+    driver: Annotated[str | None, null_because("nvidia-smi reports no value for it")]  #: driver version
+    compute_capability: Annotated[str | None, null_because("nvidia-smi reports no value for it")]  #: compute capability
+    memory_bytes: Annotated[Count | None, null_because("nvidia-smi reports no value for it")]  #: memory
+    power_limit_W: Annotated[float | None, null_because("nvidia-smi reports no value for it")]  #: power limit
+    ecc: Annotated[str | None, null_because("nvidia-smi reports no value for it")]  #: state of error correction
+    mig: Annotated[str | None, null_because("nvidia-smi reports no value for it")]  #: state of multi-instance mode
+    #: compute processes found on the GPU
     processes: Annotated[Count | None, null_because("nvidia-smi reports no value for it")]
 
 
 class Machine(Struct, frozen=True, forbid_unknown_fields=True):
     """The machine at the start of a trial."""
 
-    host: str
+    host: str  #: host name
+    #: maker and model, as the firmware tells Linux; null elsewhere, or if the maker did not fill them in
     model: Annotated[str | None, null_because("the system does not report the model of the machine")]
-    os: str
-    kernel: str
+    os: str  #: operating system
+    kernel: str  #: kernel and its release
+    #: vendor of the virtual machine, if the processor reports a hypervisor
     virtualization: Annotated[str | None, null_because("no hypervisor was detected")]
+    #: kind of container, if one is detected
     container: Annotated[str | None, null_because("no container was detected")]
-    cpu: Cpu
+    cpu: Cpu  #: the processor
+    #: processor time that the cgroup allows, as a number of cores
     cpu_quota_cores: Annotated[float | None, null_because("no cgroup limits processor time")]
-    memory_bytes: Count
-    swap_used_bytes: Count
-    gpus: list[Gpu]
-    load_average_1min: float
+    memory_bytes: Count  #: main memory
+    swap_used_bytes: Count  #: used swap space
+    gpus: list[Gpu]  #: NVIDIA GPUs that `nvidia-smi` lists, used or not
+    load_average_1min: float  #: load average over the last minute
+    #: share of processor time since boot that the hypervisor gave to other guests
     steal_percent: Annotated[float | None, null_because("the operating system does not count stolen time")]
 
 
 class Software(Struct, frozen=True, forbid_unknown_fields=True):
     """The software that ran: versions, the environment variables that change its speed, the commit of this project."""
 
-    python: str
-    benchmarker: str
+    python: str  #: implementation and version of Python
+    benchmarker: str  #: version of benchmarker
+    #: git commit of benchmarker's source, with `+changes` if tracked files differ from it
     commit: Annotated[str | None, null_because("benchmarker does not run from a git checkout, or git cannot read it")]
-    libraries: dict[str, str]
+    libraries: dict[str, str]  #: versions of the libraries that the framework names
+    #: environment variables that the framework names and that are set; a word that contains a `/` is replaced by
+    #: `<path>`; and `LOADEDMODULES`, the loaded modules of the system, separated by spaces
     variables: dict[str, str]
+    #: CPU threads that the framework computes with, counted after the framework was opened
     threads: Annotated[Count | None, null_because("{case.framework} cannot report it on this system")]
 
 
@@ -223,21 +240,16 @@ DesignKind = Literal["rounds", "duet"]
 
 
 class Design(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The trial's position in its run: `case_number` in the plan, the `slot`th process of the round `trial`.
+    """The trial's position among the other trials of its run."""
 
-    `session` counts the parts of a run that is spread over time (`--runs`), from 0.
-    `looks` are the numbers of rounds after which a run that may stop early examines its verdict; it is empty for other
-    runs. In a duet two cases take turns in one process: `partner` is the trial of the other case, and `partner_first`
-    states for each timed block whether the partner's was timed before it.
-    """
-
-    kind: DesignKind = "rounds"
-    case_number: Count = 0
-    slot: Count = 0
-    session: Count = 0
+    kind: DesignKind = "rounds"  #: `rounds`: one process per trial; `duet`: two cases take turns in one process
+    case_number: Count = 0  #: number of the case in the plan, from 0
+    slot: Count = 0  #: position of its process in the round with the number `trial`, from 0
+    session: Count = 0  #: the part of a run that was spread over time with `--runs`, from 0; scores count each as a run
+    #: numbers of rounds after which the run checked its verdict and could end; empty if it could not end early
     looks: list[Count] = []
-    partner: Annotated[str | None, NULL_IS_AN_ANSWER] = None
-    partner_first: list[bool] = []
+    partner: Annotated[str | None, NULL_IS_AN_ANSWER] = None  #: in a duet, the trial of the other case; otherwise null
+    partner_first: list[bool] = []  #: in a duet, for each timed block, whether the partner's block was timed first
 
 
 class Interference(Struct, frozen=True, forbid_unknown_fields=True):
@@ -247,68 +259,87 @@ class Interference(Struct, frozen=True, forbid_unknown_fields=True):
     worst.
     """
 
-    duration_s: Seconds
+    duration_s: Seconds  #: duration of the timed part, from before the first block to after the last
+    #: processor time of the trial's process, or of all ranks of its gang, divided by `duration_s`
     own_busy_cores: Seconds
+    #: processor time of all other processes divided by `duration_s`
     other_busy_cores: Annotated[Seconds | None, null_because("the operating system does not count it")]
+    #: share of processor time that the hypervisor gave to other guests
     steal_percent: Annotated[float | None, null_because("the operating system does not count stolen time")]
+    #: share of `duration_s` in which at least one thread of the system waited for a core
     pressure_percent: Annotated[float | None, null_because("the operating system shows no pressure stall information")]
+    #: time for which the cgroup throttled the process
     throttled_s: Annotated[Seconds | None, null_because("no cgroup counts throttled time")]
-    voluntary_switches: Count
-    involuntary_switches: Count
+    voluntary_switches: Count  #: voluntary context switches of the process: it waited for something
+    involuntary_switches: Count  #: involuntary context switches of the process: it was preempted
+    #: mean frequency of the usable cores, at the beginning and the end
     frequency_MHz: Annotated[float | None, null_because("the operating system shows no frequency")]
+    #: highest temperature of the processor, at the beginning and the end
     temperature_C: Annotated[float | None, null_because("the operating system shows no temperature of the processor")]
 
 
 class Harness(Struct, frozen=True, forbid_unknown_fields=True):
     """The worker's time by stage, in chronological order; `wall_s` is the total, measured from outside."""
 
-    wall_s: Seconds
-    stages_s: dict[str, Seconds]
+    wall_s: Seconds  #: duration of the whole process, measured from outside, including its profile
+    stages_s: dict[str, Seconds]  #: duration of each stage that ended, in execution order
 
 
 class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One trial. A value that could not be obtained is null, and `reasons` states why, by the path of the null.
+    """One trial. A value that could not be obtained is null, and `reasons` states why, by the path of the null."""
 
-    `machine` is where the parent ran. `machines` are those of all nodes, that one first, if a case has several and
-    they were reached; otherwise there are none.
-    """
-
-    schema_version: Literal[1]
-    run_id: str
-    trial_id: str
-    trial: Count
-    started_at: str
-    command: str
-    case: Case
+    schema_version: Literal[1]  #: version of this schema: 1
+    run_id: str  #: the run of the trial: the name of its folder
+    trial_id: str  #: the trial: the name of its file
+    trial: Count  #: number of the trial among the trials of the same case in the run, from 0
+    started_at: str  #: start of the trial, UTC, ISO 8601, to the second
+    command: str  #: command line that repeats the case
+    case: Case  #: one fully decided configuration
+    #: the suite or the plan file that the trial was run from, see docs/plans.md
     suite: Annotated[TrialSuite | None, null_because("it was not run from a suite or a plan file")]
-    design: Design
-    status: Literal["ok", "failed"]
-    error: Annotated[Failure | None, NULL_IS_AN_ANSWER]
-    machine: Machine
-    machines: list[Machine]
+    design: Design  #: position of the trial among the other trials of its run
+    status: Literal["ok", "failed"]  #: whether the trial succeeded; `ok` means at least one timed block
+    error: Annotated[Failure | None, NULL_IS_AN_ANSWER]  #: why the trial failed; null if it did not
+    machine: Machine  #: the machine at the start of the trial
+    machines: list[
+        Machine
+    ]  #: those of all nodes, each as `machine`, which is the first; empty if the case has one node
+    #: what a launcher gave to the run, see docs/clusters.md; null if it ran outside of any
     allocation: Annotated[Allocation | None, null_because("it ran outside any allocation of a launcher")]
-    software: Software
-    device: Annotated[DeviceInfo | None, NOT_REACHED]
+    software: Software  #: the software that ran
+    device: Annotated[DeviceInfo | None, NOT_REACHED]  #: the device that was measured
+    #: the number types that `case.precision` stands for, with the options of the case
     types: Annotated[Types | None, NOT_REACHED]
+    #: time to draw weights and inputs, put them on the device, and build the workload
     build_s: Annotated[Seconds | None, NOT_REACHED]
+    #: time of the first step, including compilation, until its result is available
     compile_s: Annotated[Seconds | None, NOT_REACHED]
-    check: Annotated[Check | None, NOT_REACHED]
-    preheat: Annotated[Preheat | None, NOT_REACHED]
-    blocks: Annotated[Blocks | None, NOT_REACHED]
+    check: Annotated[Check | None, NOT_REACHED]  #: comparison of the outputs at a small size with the float64 reference
+    preheat: Annotated[Preheat | None, NOT_REACHED]  #: the steps before timing
+    blocks: Annotated[Blocks | None, NOT_REACHED]  #: the timed part
+    #: what each process of a gang measured, by rank; empty if one process computed the case, see docs/devices.md
     ranks: list[Rank]
+    #: blocks of several devices with and without communication, by turns, after the timed part, see docs/devices.md;
+    #: null for one device, or with the reason
     local: Annotated[Local | None, null_because("one device exchanges nothing")]
+    #: times of single tokens, each waited for; null if the steps generate no text, see docs/problems.md
     token_times: Annotated[TokenTimes | None, null_because("its steps generate no text")]
-    cost: Annotated[CostPart | None, NOT_REACHED]
+    cost: Annotated[CostPart | None, NOT_REACHED]  #: work of one step by the problem's formula
+    #: peak memory from the start of the process, read after timing; in a gang, the sum over its ranks
     memory: Annotated[Memory | None, SHARED]
+    #: interference counters of the operating system during the timed part (in a duet, of both cases; over several
+    #: nodes, what the ranks did is the sum, and the rest is that of the node where it is worst)
     interference: Annotated[Interference | None, NOT_REACHED]
-    energy: Annotated[Energy | None, SHARED]
-    telemetry: list[Conditions]
-    meters: list[MeterReport]
-    trace: Annotated[Trace | None, null_because("it was not profiled; use --profile")]
-    scopes: list[Scope]
+    energy: Annotated[Energy | None, SHARED]  #: energy of the window
+    telemetry: list[Conditions]  #: the state of each device in the window
+    meters: list[MeterReport]  #: every meter that was queried
+    trace: Annotated[Trace | None, null_because("it was not profiled; use --profile")]  #: the profile as a whole
+    scopes: list[Scope]  #: every scope in each phase, longest time first; empty without a profile
+    #: kernels that take at least 0.2% of the busy time, grouped by name, scope and phase, and by whether FLOPs and
+    #: bytes are known; the event table has all kernels
     kernels: list[Kernel]
-    harness: Harness
-    reasons: dict[str, str]
+    harness: Harness  #: how the time of the trial was spent
+    reasons: dict[str, str]  #: the reason for each null
 
     @property
     def node_names(self) -> list[str]:

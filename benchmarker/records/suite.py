@@ -15,8 +15,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from benchmarker.api.case import Case, Measuring
-from benchmarker.api.nulls import NULL_IS_AN_ANSWER
-from benchmarker.api.numbers import Count, Positive
+from benchmarker.api.fields import NULL_IS_AN_ANSWER, Count, Positive
 from benchmarker.formatting import part
 from benchmarker.records.factors import Value, changes, label, varying
 
@@ -40,9 +39,9 @@ _DEFAULTS = {
 class SuiteId(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The identity of a suite or a plan file: its name, its version if it states one, and the SHA-256 of its plan."""
 
-    name: str
-    version: Annotated[str | None, NULL_IS_AN_ANSWER] = None
-    sha256: Sha256
+    name: str  #: its name
+    version: Annotated[str | None, NULL_IS_AN_ANSWER] = None  #: its version; null if it states none
+    sha256: Sha256  #: SHA-256 of its cases, trials and design
 
     def __str__(self) -> str:
         return f"{self.name}{f' {self.version}' if self.version else ''} ({self.sha256[:_SHOWN]})"
@@ -51,7 +50,7 @@ class SuiteId(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 class TrialSuite(SuiteId, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The suite that a trial comes from, and the name that the suite gives to its case."""
 
-    case: Annotated[str | None, NULL_IS_AN_ANSWER] = None
+    case: Annotated[str | None, NULL_IS_AN_ANSWER] = None  #: name that it gives to the case; null if none
 
     @property
     def id(self) -> SuiteId:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from benchmarker.api.errors import UserError
-from benchmarker.comparing import suites
 from benchmarker.comparing.judge import compare
+from benchmarker.comparing.notes import suite_notes
 from benchmarker.comparing.results import Rules
 from benchmarker.hooks.metrics import cached, load_metrics
 from benchmarker.procurement import costs, reference, sides, weights
@@ -70,7 +70,7 @@ def gather(
     planned = asked(results, [record for _, records in groups for record in records])
     derive = cached(load_metrics(results))
     made, unjudged = choose(groups, by, baseline)
-    notes = [*made.notes, *suites.notes(made.matches, store.suites(results))] if made else []
+    notes = [*made.notes, *suite_notes(made.matches, store.suites(results))] if made else []
     scores, unscored = _scores(read, derive, by, baseline, procurement)
     family = compare(made.matches, rules, derive, made.unmatched, notes, made.shared) if made else None
     return Study(

@@ -11,7 +11,7 @@ import numpy as np
 from benchmarker.api.errors import UserError
 from benchmarker.comparing.formatting import short
 from benchmarker.comparing.scaling_results import labels
-from benchmarker.hooks.extras import needing
+from benchmarker.hooks.registry import needing
 from benchmarker.records.step_times import step_times
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from benchmarker.files.scratch import scratch
+from benchmarker.files.locks import scratch
 from benchmarker.machine import gpus
 from benchmarker.records import store
 from benchmarker.records.record import Design

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from benchmarker.api.precision import PRECISIONS
-from benchmarker.files.scratch import scratch
+from benchmarker.files.locks import scratch
 from benchmarker.records.record import Check
 from benchmarker.worker.launch import converse, ending_text
 from benchmarker.worker.protocol import Task

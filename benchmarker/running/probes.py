@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarker.files.scratch import scratch
+from benchmarker.files.locks import scratch
 from benchmarker.planning import estimate
 from benchmarker.records.plan import make_plan
 from benchmarker.records.store import RunFolder

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from benchmarker.files.json_text import as_json
+from benchmarker.files.atomic import as_json
 from benchmarker.machine import description
 from benchmarker.planning.cases import command_line
 from benchmarker.power import energy, nodes

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from benchmarker.api.errors import UserError
-from benchmarker.files.scratch import scratch
+from benchmarker.files.locks import scratch
 from benchmarker.serving.open_loop import RequestError, Usage, drive
 from benchmarker.worker.launch import ending_text, started
 from benchmarker.worker.pipes import listen

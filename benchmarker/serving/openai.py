@@ -20,7 +20,7 @@ import numpy as np
 from msgspec import Meta, Raw, Struct
 
 from benchmarker.api.errors import UserError
-from benchmarker.api.numbers import Count
+from benchmarker.api.fields import Count
 from benchmarker.formatting import clean, one_line, shortened
 from benchmarker.records.load import Outcome
 from benchmarker.serving.arrivals import Request

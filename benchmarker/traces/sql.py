@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from benchmarker.api.errors import UserError
-from benchmarker.hooks.extras import needing
+from benchmarker.hooks.registry import needing
 from benchmarker.traces import parquet
 from benchmarker.traces.profile_files import Profile, names
 

@@ -12,10 +12,10 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from benchmarker.api.case import Case, Mode
+from benchmarker.api.fields import Count
 from benchmarker.api.framework import FrameworkInfo
-from benchmarker.api.numbers import Count
 from benchmarker.api.problem import Support
-from benchmarker.files.json_text import as_json
+from benchmarker.files.atomic import as_json
 from benchmarker.formatting import clean
 from benchmarker.power.window import SamplerLink
 from benchmarker.records.record import (

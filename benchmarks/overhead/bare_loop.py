@@ -21,7 +21,7 @@ import click
 from duet import play, ratio
 
 from benchmarker import Stepper, open_bench, steps_per_block
-from benchmarker_plugins.gpu_proof.loops import BATCHES
+from benchmarker.worker.bench import BATCHES
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "gemm 512": ("gemm", {"m": 512, "n": 512, "k": 512}),

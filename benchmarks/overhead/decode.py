@@ -20,9 +20,9 @@ from typing import Any
 import click
 import numpy as np
 from duet import ratio
+from transformers_models import generated, make_model
 
 from benchmarker import open_bench
-from benchmarker_plugins.gpu_proof.huggingface import generated, make_model
 
 THEIRS = ("dynamic", "static")
 

@@ -15,10 +15,10 @@ import tempfile
 
 import click
 from peer import LEAST_PAIRS, MODES, alternate, compare
+from transformers_models import PROBLEMS, steps
 
-from benchmarker import NotHereError, UserError
-from benchmarker_plugins.gpu_proof.huggingface import PROBLEMS, steps
-from benchmarker_plugins.gpu_proof.loops import BATCHES
+from benchmarker import UserError
+from benchmarker.worker.bench import BATCHES
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -71,7 +71,7 @@ def one_process(problem: str, mode: str, seed: int, seconds: float, precision: s
         bench, make_theirs = steps("cpu", mode, precision, problem, seed=seed, **size)
         data = bench.data(bench.params, BATCHES)
         ours, theirs = bench.build(bench.params, data).step, make_theirs(data)
-    except (NotHereError, UserError) as error:
+    except UserError as error:
         raise click.ClickException(str(error)) from error
     print(alternate(ours, theirs, seconds, seed))
 

@@ -17,7 +17,7 @@ import torch
 from peer import LEAST_PAIRS, alternate, compare
 
 from benchmarker import Bench, Data, open_bench
-from benchmarker_plugins.gpu_proof.loops import BATCHES
+from benchmarker.worker.bench import BATCHES
 from benchmarker_problems.resnet import SETTINGS
 
 

@@ -28,7 +28,7 @@ import msgspec
 from msgspec import structs
 
 from benchmarker.procurement.evidence import of_runs
-from benchmarker.records import rates, store
+from benchmarker.records import agreement, store
 from benchmarker.records.record import Record
 
 CASES = (
@@ -124,9 +124,9 @@ def main(minutes: float, number: int, results: Path) -> None:
     objections = [each for evidence in of_runs(records).values() for each in evidence.objections()]
     print(f"{len(records)} trials, {len(objections)} objections to single ones")
     print(f"\n{'ratio':72} trials  median  above the limit")
-    signs: dict[str, list[rates.Sign]] = defaultdict(list)
+    signs: dict[str, list[agreement.Sign]] = defaultdict(list)
     for record in records:
-        for sign in rates.signs(record):
+        for sign in agreement.signs(record):
             signs[sign.check].append(sign)
     for check, several in signs.items():
         above = sum(sign.ratio > sign.limit for sign in several)
@@ -144,10 +144,10 @@ def main(minutes: float, number: int, results: Path) -> None:
 
 def doubted(records: list[Record], cases: list[list[Record]], name: str, *, quiet: bool) -> float:
     """Return the share of the drawn runs that are doubted after a forgery."""
-    known = {record.trial_id: rates.signs(forged(record, name, quiet=quiet)) for record in records}
+    known = {record.trial_id: agreement.signs(forged(record, name, quiet=quiet)) for record in records}
     rng = random.Random(1)
     runs = [[(case, known[record.trial_id]) for case, record in draw(cases, rng)] for _ in range(DRAWS)]
-    return sum(bool(rates.doubts(run)) for run in runs) / DRAWS
+    return sum(bool(agreement.doubts(run)) for run in runs) / DRAWS
 
 
 if __name__ == "__main__":

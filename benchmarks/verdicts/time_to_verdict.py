@@ -63,7 +63,7 @@ def experiment(cases, design: str, results: Path) -> tuple[float, int, str]:
     from benchmarker.records import store
     from benchmarker.records.plan import make_plan
     from benchmarker.running.run import execute, never
-    from benchmarker.stats.sequential import LOOKS
+    from benchmarker.stats.verdict import LOOKS
 
     rules, derive = Rules(delta=0.01), load_metrics()
     fixed = design == "fixed"

@@ -28,8 +28,6 @@ SERVED = {
     "benchmarker_plugins.frameworks.torch": {"torch"},
     "benchmarker_plugins.meters.amdsmi": {"amd"},
     "benchmarker_plugins.meters.nvml": {"nvidia"},
-    "benchmarker_plugins.gpu_proof.huggingface": {"torch", "benchmarks"},
-    "benchmarker_plugins.gpu_proof.*": {"jax", "torch"},
     "benchmarker_problems.*.jax": {"jax"},
     "benchmarker_problems.*.torch": {"torch"},
 }

@@ -33,7 +33,6 @@ LAYERS = [
     "procurement",
     "fleet",
     "report",
-    "proving",
     "cli",
 ]
 """Packages of the core by stage; each imports only itself and what stands before it."""

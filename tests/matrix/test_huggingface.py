@@ -11,9 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from support.models import problem_of
-
-from benchmarker import UserError
-from benchmarker_plugins.gpu_proof.huggingface import (
+from transformers_models import (
     PROBLEMS,
     arguments,
     configuration,
@@ -21,6 +19,8 @@ from benchmarker_plugins.gpu_proof.huggingface import (
     make_model,
     translated,
 )
+
+from benchmarker import UserError
 
 pytestmark = pytest.mark.slow
 CASES = [

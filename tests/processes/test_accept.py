@@ -16,8 +16,7 @@ from benchmarker.hooks.metrics import load_metrics
 from benchmarker.procurement import reference
 from benchmarker.procurement.accept import accept
 from benchmarker.procurement.completeness import Unrun
-from benchmarker.procurement.draft_reference import Tolerance, draft
-from benchmarker.procurement.reference import Wanted
+from benchmarker.procurement.reference import Tolerance, Wanted, draft
 from benchmarker.records.plan import make_plan
 
 FAILURE = {"kind": "out_of_memory", "message": "too much", "stage": "timed"}

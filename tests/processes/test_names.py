@@ -16,7 +16,7 @@ from support.records import make_record
 
 from benchmarker.cli.commands import LINES
 from benchmarker.files import atomic
-from benchmarker.files.json_text import as_json
+from benchmarker.files.atomic import as_json
 from benchmarker.machine.description import describe
 from benchmarker.records import reading
 from benchmarker.worker.protocol import Events

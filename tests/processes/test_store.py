@@ -11,7 +11,7 @@ import pytest
 from support.records import make_record
 
 from benchmarker import Case, Measuring, UserError
-from benchmarker.files import atomic, locks, scratch
+from benchmarker.files import atomic, locks
 from benchmarker.records import store
 from benchmarker.records.plan import make_plan
 
@@ -136,17 +136,17 @@ def test_what_another_process_works_on_is_not_swept(tmp_path):
 
 
 def test_temporary_folders_of_killed_processes_are_deleted(tmp_path, monkeypatch):
-    monkeypatch.setattr(scratch, "temporary", lambda: tmp_path)
+    monkeypatch.setattr(locks, "temporary", lambda: tmp_path)
     old, young = tmp_path / "benchmarker-scratch-01abcdef", tmp_path / "benchmarker-scratch-01234567"
     others = {tmp_path / "benchmarker-results", tmp_path / "benchmarker-scratch-of-a-user"}
     for path in (old, young, *others):
         (path / "log").mkdir(parents=True)
         if path != young:
             os.utime(path, (0, 0))
-    with scratch.scratch() as used:
+    with locks.scratch() as used:
         os.utime(used, (0, 0))
         assert {*tmp_path.iterdir()} == {young, used, *others}
-        with scratch.scratch():
+        with locks.scratch():
             assert used.exists()
     assert {*tmp_path.iterdir()} == {young, *others}
 
@@ -157,7 +157,7 @@ def test_a_missing_folder_for_temporary_files_is_told(monkeypatch):
 
     monkeypatch.setattr(tempfile, "gettempdir", refuse)
     with pytest.raises(UserError, match="name one with TMPDIR"):
-        scratch.temporary()
+        locks.temporary()
 
 
 def test_another_plan_is_not_resumed(tmp_path):

@@ -12,7 +12,7 @@ import msgspec
 from benchmarker import PRECISIONS, Case, Record
 from benchmarker.hooks import parameters, registry
 from benchmarker.planning.cases import command_line
-from benchmarker.procurement.recomputed import bound_of_case
+from benchmarker.procurement.evidence import bound_of_case
 from benchmarker.records.ceilings import Ceiling, Resource, key_of
 from benchmarker.records.energy import Energy, SensorEnergy
 from benchmarker.records.record import Blocks, CostPart, Design, DeviceInfo, Interference, Types, nulls, reason

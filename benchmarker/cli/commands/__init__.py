@@ -68,9 +68,8 @@ SECTIONS = {
 LINES = {name: line for section in SECTIONS.values() for name, line in section.items()}
 GROUPS = {
     "plan": "Show or run a plan file: TOML that describes an experiment.",
-    "suite": "List and run benchmark suites, and judge their results. A suite is a curated plan, which produces "
-    "records, or a proof, which tests Benchmarker itself on this device. Use `plan run` for your own plans. Plugins "
-    "can add proofs.",
+    "suite": "List and run benchmark suites, and judge their results. A suite is a curated plan; use `plan run` for "
+    "your own plans.",
     "bundle": "Pack the folder of a run for hand-in, verify such a bundle, or unpack it.",
     "nodes": "Measure all nodes of an allocation at the same time, and show the outliers.",
     "profile": "Show, query, export and import profiles: those of `run --profile`, and those of other tools.",

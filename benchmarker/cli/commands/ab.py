@@ -35,7 +35,7 @@ from benchmarker.records import store
 from benchmarker.records.plan import make_plan
 from benchmarker.running.run import execute
 from benchmarker.running.trial import not_begun
-from benchmarker.stats.sequential import LOOKS, looks
+from benchmarker.stats.verdict import LOOKS, looks
 
 
 @click.command("ab", cls=ProblemCommand, add_help_option=False)

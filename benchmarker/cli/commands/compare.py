@@ -14,9 +14,10 @@ from benchmarker.cli.display.output import TOP, Output, output_options, verbose_
 from benchmarker.cli.options.judging import judging_options, known_metric, rules_of, status_of, verdicts_of
 from benchmarker.cli.options.results import pool_option, traces_of
 from benchmarker.cli.options.types import Choice
-from benchmarker.comparing import matching, profiled_parts, suites
+from benchmarker.comparing import matching, profiled_parts
 from benchmarker.comparing.classical import classical
 from benchmarker.comparing.judge import compare
+from benchmarker.comparing.notes import suite_notes
 from benchmarker.comparing.results import Level
 from benchmarker.formatting import clean
 from benchmarker.hooks.metrics import load_metrics
@@ -132,7 +133,7 @@ def command(
         made = matching.between(groups)
     if level != "trial":
         made = profiled_parts.split(made, level)
-    notes = [*made.notes, *suites.notes(made.matches, store.suites(results))]
+    notes = [*made.notes, *suite_notes(made.matches, store.suites(results))]
     family = compare(made.matches, rules, derive, made.unmatched, notes, made.shared)
     if plot:
         from benchmarker.report.plots import boxes

@@ -18,8 +18,8 @@ from benchmarker.cli.options.results import traces_of
 from benchmarker.comparing.results import Comparison, GeometricMean
 from benchmarker.files import atomic
 from benchmarker.formatting import clean, si
-from benchmarker.hooks.extras import needing
 from benchmarker.hooks.metrics import load_metrics
+from benchmarker.hooks.registry import needing
 from benchmarker.procurement.score import THROUGHPUT
 from benchmarker.records import store
 from benchmarker.records.load import under

@@ -8,12 +8,13 @@ import click
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from benchmarker.cli.display.output import Output, output_options
+from benchmarker.cli.display.output import Output, output_options, print_json
 from benchmarker.files.atomic import Fault
 from benchmarker.formatting import clean, count
 from benchmarker.procurement.completeness import asked
 from benchmarker.procurement.evidence import Kind, of_runs
 from benchmarker.records import store
+from benchmarker.records.record import schema
 
 
 class Note(Struct, frozen=True):
@@ -25,8 +26,22 @@ class Note(Struct, frozen=True):
     what: str
 
 
+def _print_schema(context: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked and not context.resilient_parsing:
+        print_json(schema())
+        context.exit()
+
+
 @click.command("validate")
 @click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--schema",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_schema,
+    help="Print the JSON Schema of records, and exit.",
+)
 @output_options(tables=False)
 def command(results: tuple[Path, ...]) -> Output:
     """Validate records and plans; list each faulty file with the location and the reason.

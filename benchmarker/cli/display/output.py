@@ -22,7 +22,7 @@ from rich.console import Console
 from benchmarker.api.errors import UserError
 from benchmarker.cli.options.types import Choice, Integer
 from benchmarker.files import atomic
-from benchmarker.files.json_text import as_json as encoded_json
+from benchmarker.files.atomic import as_json as encoded_json
 from benchmarker.formatting import clean
 from benchmarker.tables import terminal
 from benchmarker.tables.formats import FORMATS, csv_text

@@ -33,10 +33,10 @@ def several(kind: str) -> Complete:
 
 
 def suites(_context: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete the name of a suite: a curated plan, or a proof."""
+    """Complete the name of a suite."""
     from benchmarker.planning.suites import names
 
-    return _beginning(incomplete, [*names(), *_plugins("suite")])
+    return _beginning(incomplete, names())
 
 
 def plan_files(_context: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from benchmarker.api.numbers import LARGEST
-from benchmarker.files.values import assigned
+from benchmarker.api.fields import LARGEST
+from benchmarker.files.toml import assigned
 from benchmarker.formatting import EXAMPLES_OF_DURATIONS, duration_s
 
 LARGEST_NUMBER = 1e9

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarker.api.errors import UserError
 from benchmarker.files import regular
-from benchmarker.hooks.extras import needing
+from benchmarker.hooks.registry import needing
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,9 +12,8 @@ import numpy as np
 from scenarios import SCENARIOS, Scenario, medians, step_times
 from scipy import stats
 
-from benchmarker.stats.sequential import LOOKS, share
 from benchmarker.stats.shift import Shift, paired, unpaired
-from benchmarker.stats.verdict import judge
+from benchmarker.stats.verdict import LOOKS, judge, share
 
 
 def shifts(values: np.ndarray, *, is_paired: bool = True) -> Iterator[Shift]:

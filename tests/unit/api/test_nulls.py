@@ -3,7 +3,7 @@ from typing import Annotated
 import pytest
 from msgspec import Struct
 
-from benchmarker.api.nulls import NULL_IS_AN_ANSWER, declared_reasons, null_because
+from benchmarker.api.fields import NULL_IS_AN_ANSWER, declared_reasons, null_because
 
 
 class Part(Struct):

@@ -98,7 +98,6 @@ def test_help_imports_no_command():
         (["--framework"], "ja", ["jax"]),
         (["ceilings", "--framework=numpy", "--precision=fp32", "--framework"], "nu", ["numpy"]),
         (["suite", "run"], "zoo", ["zoo-quick"]),
-        (["suite", "run"], "gpu", ["gpu-proof"]),
         (["suite", "check", "--suite"], "lm-w", ["lm-warmup", "lm-warmup-quick"]),
         (["submit", "--launcher"], "slu", ["slurm"]),
         (["plan", "run"], "tests/unit/", ["tests/unit/"]),

@@ -11,7 +11,7 @@ import time
 import pytest
 from support import profiles, trace_processor
 
-from benchmarker.hooks.extras import installing
+from benchmarker.hooks.registry import installing
 from benchmarker.traces import profile_files, sql
 
 BY_NAME = "SELECT name, count(*) AS number, sum(busy_ns) AS busy_ns FROM events GROUP BY name ORDER BY name"

@@ -20,7 +20,6 @@ TIMES = [
     (("sweep", "--problem=gemm"), "--seconds", "seconds"),
     (("ab", "--problem=gemm"), "--budget", "budget"),
     (("power", "--watch"), "--seconds", "seconds"),
-    (("suite", "run", "gpu-proof"), "--minutes", "limit_s"),
 ]
 
 

@@ -6,7 +6,7 @@ import pytest
 from msgspec import Meta
 
 from benchmarker import UserError
-from benchmarker.files.values import take
+from benchmarker.files.toml import take
 
 SHORT = Annotated[str, Meta(min_length=1, max_length=3)]
 

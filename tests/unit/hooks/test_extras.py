@@ -5,7 +5,7 @@ import json
 import pytest
 
 from benchmarker.api.errors import UserError
-from benchmarker.hooks.extras import installing, needing
+from benchmarker.hooks.registry import installing, needing
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 
 from benchmarker import UserError
 from benchmarker.hooks import registry
-from benchmarker.hooks.extras import installing
+from benchmarker.hooks.registry import installing
 
 
 def test_built_in_plugins_enter_by_the_entry_points():

@@ -153,10 +153,10 @@ def test_the_list_starts_no_framework(command, monkeypatch):
     assert "procurement-quick" in shown.stdout
     found = json.loads(command("suite", "list", "--json").stdout)
     assert found[0]["cases"] == len(tomllib.loads((suites.FOLDER / "procurement-quick.toml").read_text())["case"]) * 2
-    assert [each["name"] for each in found] == [*suites.names(), "gpu-proof"]
+    assert [each["name"] for each in found] == suites.names()
     versions = {each["name"]: each["version"] for each in found}
     changed = {**dict.fromkeys((*PROCUREMENT, "node-health"), "2"), "zoo-quick": "4"}
-    assert versions == {"gpu-proof": None, **dict.fromkeys(suites.names(), "1"), **changed}
+    assert versions == {**dict.fromkeys(suites.names(), "1"), **changed}
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,6 @@ def napping(tmp_path, monkeypatch):
 def test_a_suite_runs_with_as_many_threads_as_asked(cli, napping):
     planned = cli("suite", "run", "naps", "--framework=toy", "--threads=3", "--dry-run", "--json")
     assert [case["threads"] for case in json.loads(planned.stdout)["cases"]] == [3, 3]
-    assert "is a proof, which has no --threads" in cli("suite", "run", "gpu-proof", "--threads=3").stderr
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ import msgspec
 from support.records import make_record
 
 from benchmarker.comparing.matching import Match, Side
-from benchmarker.procurement.in_turns import advice
+from benchmarker.procurement.sides import advice
 
 RUN = "python -m benchmarker run --framework=numpy --problem=gemm"
 

@@ -10,8 +10,8 @@ from support.records import make_record
 
 from benchmarker.planning.cases import command_line
 from benchmarker.records import consistency, reading
+from benchmarker.records.agreement import contradictions_between, span
 from benchmarker.records.record import Local, Record, nulls
-from benchmarker.records.spans import contradictions_between, span
 
 FIXTURES = Path(__file__).parents[2] / "fixtures/records"
 NUMPY, *_, TORCH = sorted(FIXTURES.glob("v1/2*.json"), key=lambda path: "torch" in path.read_text())

@@ -5,7 +5,7 @@ import random
 import pytest
 from support.records import make_record
 
-from benchmarker.records.copies import Copies
+from benchmarker.records.agreement import Copies
 
 RNG = random.Random(3)
 ONE, TWO, OTHER = ([round(RNG.gauss(12e6, 60e3)) for _ in range(60)] for _ in range(3))

@@ -6,9 +6,21 @@ import msgspec
 import pytest
 from support.records import QUIET, make_record
 
-from benchmarker.records import rates, reading
+from benchmarker.records import agreement, reading
+from benchmarker.records.agreement import (
+    LOAD,
+    LOCAL,
+    PREHEAT,
+    PROFILE,
+    SHORT,
+    TIMED,
+    TOKENS,
+    WARM_UP,
+    Sign,
+    doubts,
+    signs,
+)
 from benchmarker.records.consistency import BLOCK_COST_S, reading_s
-from benchmarker.records.rates import LOAD, LOCAL, PREHEAT, PROFILE, SHORT, TIMED, TOKENS, WARM_UP, Sign, doubts, signs
 from benchmarker.records.record import Blocks, Failure, Local, Preheat, TokenTimes
 
 FIXTURES = Path(__file__).parents[2] / "fixtures/records"
@@ -56,12 +68,12 @@ def test_steps_may_overlap_on_an_accelerator_if_a_block_has_several():
         record = made(steps=steps, preheat=preheated(5.0), case={"device": device})
         return next(sign.limit for sign in signs(record) if sign.check == PREHEAT)
 
-    assert limit(2, "cuda") == rates.OVERLAP
-    assert limit(1, "cuda") == limit(2, "cpu") == rates.LIMIT
+    assert limit(2, "cuda") == agreement.OVERLAP
+    assert limit(1, "cuda") == limit(2, "cpu") == agreement.LIMIT
 
 
 def test_the_timed_part_is_not_much_longer_than_its_blocks():
-    around_s = rates.READING_S + reading_s(made()) + 10 * BLOCK_COST_S
+    around_s = agreement.READING_S + reading_s(made()) + 10 * BLOCK_COST_S
     assert ratio(made(timed_s=1.0 + around_s), TIMED) == 1.0
     assert ratio(made(timed_s=1.5 * (1.0 + around_s)), TIMED) == 1.5
     assert ratio(made(timed_s=9.0, design={"kind": "duet", "partner": "other"}), TIMED) is None

@@ -10,7 +10,7 @@ import pytest
 from support.records import make_record
 
 from benchmarker.files import atomic
-from benchmarker.hooks.extras import installing
+from benchmarker.hooks.registry import installing
 from benchmarker.report.figures import escaped
 from benchmarker.report.render import render
 

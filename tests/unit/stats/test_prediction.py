@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from benchmarker.stats.prediction import median_allowance
+from benchmarker.stats.quantile_interval import median_allowance
 
 DRAWS = {
     "normal": lambda rng, shape: rng.standard_normal(shape),

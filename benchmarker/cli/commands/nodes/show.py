@@ -16,7 +16,7 @@ from benchmarker.files import atomic
 from benchmarker.fleet import values
 from benchmarker.fleet.judge import judge
 from benchmarker.formatting import clean, si
-from benchmarker.hooks.extras import needing
+from benchmarker.hooks.registry import needing
 
 
 @click.command("show")

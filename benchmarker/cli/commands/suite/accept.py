@@ -16,9 +16,9 @@ from benchmarker.cli.options.types import Share
 from benchmarker.files import atomic
 from benchmarker.formatting import clean, count, si
 from benchmarker.hooks.metrics import load_metrics
-from benchmarker.procurement import completeness, draft_reference, junit, reference
+from benchmarker.procurement import completeness, junit, reference
 from benchmarker.procurement.accept import accept, together
-from benchmarker.procurement.draft_reference import Tolerance
+from benchmarker.procurement.reference import Tolerance
 from benchmarker.records import sides, store
 from benchmarker.records.configurations import configurations
 
@@ -201,19 +201,19 @@ def _write(
         raise UserError(f"{path} exists already; name another file, or move it away")
     if not records:
         raise UserError("no record was read, so no reference can be created; name records, runs, or folders of runs")
-    if not anyway and (reason := draft_reference.refusal(records)):
+    if not anyway and (reason := reference.refusal(records)):
         raise UserError(f"no reference is written: {reason}, or use --anyway")
     for mixed in sides.mixed_machines(configurations(records)):
         click.echo(f"benchmarker: {clean(mixed)}", err=True)
-    made, left_out, wide = draft_reference.draft(records, metric, tolerance, load_metrics(results))
+    made, left_out, wide = reference.draft(records, metric, tolerance, load_metrics(results))
     for reason in left_out:
         click.echo(f"left out: {clean(reason)}", err=True)
     for note in wide:
         click.echo(f"benchmarker: {clean(note)}", err=True)
     if not made:
         raise UserError("no configuration is left for the reference; the lines above say why")
-    _save(path, draft_reference.text(made).encode())
-    doubt = f"; {count(len(wide), 'bound')} more than {draft_reference.WIDE:.0%} from the median" if wide else ""
+    _save(path, reference.text(made).encode())
+    doubt = f"; {count(len(wide), 'bound')} more than {reference.WIDE:.0%} from the median" if wide else ""
     click.echo(clean(f"reference of {count(len(made), 'case')}: {path}{doubt}"))
     return left_out
 

@@ -11,7 +11,7 @@ import pytest
 from support import trace_processor
 
 from benchmarker import UserError
-from benchmarker.hooks.extras import installing
+from benchmarker.hooks.registry import installing
 from benchmarker.traces.perfetto import queries
 
 

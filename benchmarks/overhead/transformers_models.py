@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarker import Bench, Data, NotHereError, UserError, open_bench
+from benchmarker import Bench, Data, UserError, open_bench
 
 PROBLEMS = ("bert", "gpt2", "llama", "moe", "vit")
 IGNORED = -100
@@ -274,16 +274,21 @@ def generated(model: Any, prompt_BP: Any, new_tokens: int, cache: str, streamer:
     )
 
 
+def installed() -> bool:
+    """Whether transformers 5 or newer is installed."""
+    return find_spec("transformers") is not None and int(version("transformers").partition(".")[0]) >= 5
+
+
 def steps(
     device: str, mode: str, precision: str, problem: str = "gpt2", **size: str | int
 ) -> tuple[Bench, Callable[[Data], Callable[[], Any]]]:
     """Return this project's case, and a function that makes a step of `transformers` on the case's data.
 
     Both have the same size, weights, batches, precision, scaled-dot-product attention and, in training, fused AdamW.
-    Raises `NotHereError` if transformers 5 is not installed.
+    Raises `UserError` if transformers 5 is not installed.
     """
-    if find_spec("transformers") is None or int(version("transformers").partition(".")[0]) < 5:
-        raise NotHereError("transformers is not installed, or older than 5")
+    if not installed():
+        raise UserError("transformers is not installed, or older than 5")
     bench = open_bench(problem, "torch", device, precision=precision, mode=mode, impl="fused", **size)  # type: ignore[arg-type]
     return bench, partial(_step, bench)
 

@@ -1,10 +1,4 @@
-"""Reasons for nulls in a record: each field that may be null declares the reason next to its type.
-
-    tokens: Annotated[Count | None, null_because("{case.problem} has no tokens")]
-    exit: Annotated[int | None, NULL_IS_AN_ANSWER] = None
-
-A missing reason is therefore an error at import, not after a measurement.
-"""
+"""Types of fields of stored structs, and the reasons why one may be null."""
 
 from __future__ import annotations
 
@@ -13,6 +7,13 @@ from collections.abc import Iterator
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from msgspec import Meta, Struct
+
+LARGEST = 2**63 - 1
+"""Largest integer that tables and other readers of JSON can hold."""
+Count = Annotated[int, Meta(ge=0, le=LARGEST)]
+Positive = Annotated[int, Meta(ge=1, le=LARGEST)]
+Whole = Annotated[int, Meta(ge=-LARGEST, le=LARGEST)]
+
 
 _KEY = "null_because"
 NULL_IS_AN_ANSWER = Meta(extra={_KEY: None})

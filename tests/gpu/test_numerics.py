@@ -1,10 +1,10 @@
-"""Claims about precision: what is listed is right on the device, and TensorFloat-32 is used only where requested."""
+"""What is listed is right on the device, and TensorFloat-32 is used only where it is requested."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from benchmarker import NotHereError, Outcome, Setting
-from benchmarker_plugins.gpu_proof.tool import ToolError, completed, for_each, need, run, tool
+import pytest
+from support.gpu import FRAMEWORKS, Outcome, Tool, completed
 
 PROBLEMS = ("gemm", "stream", "attention", "gpt2")
 VARIANTS = ("impl", "op")
@@ -17,37 +17,38 @@ TF32_ERRORS = (2.0**-15, 2.0**-8)
 """Errors between which a product in tf32 must be."""
 
 
-def right(setting: Setting, framework: str) -> Outcome:
-    """Check every problem, variant, mode and precision that is listed for the device against the float64 reference."""
-    need(setting, framework)
+@pytest.mark.gpu(limit_s=400)
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_right(tool: Tool, framework: str) -> None:
+    """Every problem, mode and precision that is listed for {framework} is right on the device."""
+    tool.precisions(framework)
     asked = []
     for problem in PROBLEMS:
-        described = tool(setting, "describe", problem)
-        able = [x for x in described["frameworks"] if (x["framework"], x["device"]) == (framework, setting.device)]
+        described = tool.command("describe", problem)
+        able = [x for x in described["frameworks"] if (x["framework"], x["device"]) == (framework, tool.device)]
         precisions = dict.fromkeys(name for each in able for name in each["precisions"])
         variants = next((x for x in described["parameters"] if x["name"] in VARIANTS), {"option": "", "choices": [""]})
         asked += [
             (problem, name, f"{variants['option']}={choice}" if choice else "")
             for name in precisions
             for choice in variants["choices"]
-            if not setting.small or name in ("fp32", "bf16")
+            if not tool.small or name in ("fp32", "bf16")
         ]
 
     def check(problem: str, precision: str, variant: str) -> dict[str, Any] | None:
         words = [f"--problem={problem}", f"--framework={framework}", f"--precision={precision}", *variant.split()]
+        shared = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}  # several checks share the device's memory
         try:
-            # Several checks share the device's memory.
-            shared = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-            found: dict[str, Any] = tool(setting, "check", f"--device={setting.device}", *words, **shared)
-        except ToolError as error:
+            report: dict[str, Any] = tool.command("check", f"--device={tool.device}", *words, **shared)
+        except pytest.fail.Exception as error:
             if "does not support" in str(error):  # the tool refuses this variant, for instance --impl=fused in fp64
                 return None
             raise
-        return found
+        return report
 
-    with ThreadPoolExecutor(1 if setting.small else AT_ONCE) as pool:
-        found = list(pool.map(lambda each: check(*each), asked))
-    return judge_right({key: each for key, each in zip(asked, found, strict=True) if each})
+    with ThreadPoolExecutor(1 if tool.small else AT_ONCE) as pool:
+        reports = list(pool.map(lambda case: check(*case), asked))
+    tool.judge(judge_right({case: report for case, report in zip(asked, reports, strict=True) if report}))
 
 
 def judge_right(found: dict[tuple[str, str, str], dict[str, Any]]) -> Outcome:
@@ -71,22 +72,24 @@ def judge_right(found: dict[tuple[str, str, str], dict[str, Any]]) -> Outcome:
         if each["check"] and each["check"]["bound"]
     ]
     figure = f"{len(checks)} checks" + (f", the largest error is {max(shares):.0%} of its bound" if shares else "")
-    return Outcome("FAIL" if wrong else "PASS", figure, "; ".join(wrong[:3]))
+    return Outcome(figure, wrong[:3])
 
 
-def tf32(setting: Setting, framework: str) -> Outcome:
-    """Measure the error of the same product in fp32 and in tf32."""
-    if "tf32" not in need(setting, framework)[framework]["inference"]:
-        raise NotHereError(f"{framework} lists no tf32 on {setting.device}")
+@pytest.mark.gpu(limit_s=90)
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_tf32(tool: Tool, framework: str) -> None:
+    """{framework} uses TensorFloat-32 only where it is requested."""
+    if "tf32" not in tool.precisions(framework)["inference"]:
+        pytest.skip(f"{framework} lists no tf32 on {tool.device}")
     errors = {}
     for precision in ("fp32", "tf32"):
         words = ("--problem=gemm", f"--framework={framework}", f"--precision={precision}")
-        found = tool(setting, "check", f"--device={setting.device}", *words)
+        found = tool.command("check", f"--device={tool.device}", *words)
         errors[precision] = found["checks"][0]["check"]["error"]
     words = (f"--framework={framework}", "--problem=gemm", "--blocks=5")
-    fast = {name: completed(run(setting, *words, f"--precision={name}"))[0] for name in ("fp32", "tf32")}
+    fast = {name: completed(tool.run(*words, f"--precision={name}"))[0] for name in ("fp32", "tf32")}
     times = {name: fast[name]["metrics"]["step_time_median_s"]["value"] for name in fast}
-    return judge_tf32(errors, times["fp32"] / times["tf32"])
+    tool.judge(judge_tf32(errors, times["fp32"] / times["tf32"]))
 
 
 def judge_tf32(errors: dict[str, float], speedup: float) -> Outcome:
@@ -100,8 +103,4 @@ def judge_tf32(errors: dict[str, float], speedup: float) -> Outcome:
         wrong.append("the error in tf32 is not that of TensorFloat-32")
     if speedup < 1.5:
         wrong.append("tf32 is hardly faster than fp32")
-    return Outcome("FAIL" if wrong else "PASS", figure, "; ".join(wrong), values)
-
-
-RIGHT = for_each("right", "every problem, mode and precision that is listed for {} is right on the device", 400, right)
-TF32 = for_each("tf32", "{} uses TensorFloat-32 only where it is requested", 90, tf32)
+    return Outcome(figure, wrong, values)

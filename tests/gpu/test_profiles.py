@@ -1,17 +1,18 @@
-"""Claims about traces on this device: kernels are attributed to scopes, and a second reader finds the same times."""
+"""Kernels are attributed to scopes, and a second reader of the profile finds the same times."""
 
 import gzip
 import json
+import os
 import shutil
-import subprocess
 import sys
 from collections import Counter
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarker import Claim, NotHereError, Outcome, Setting, load_events
-from benchmarker_plugins.gpu_proof.tool import completed, for_each, need, results, run, tool
+import pytest
+from support.gpu import FRAMEWORKS, Outcome, Tool, completed
+
+from benchmarker import load_events
 
 ATTRIBUTED = 0.95
 """Least share of the device's time that is attributed to a scope."""
@@ -23,20 +24,30 @@ SMALL_BYTES = 4 * 2**20
 """A profile up to this size is kept beside the summary."""
 
 
-def attributed(setting: Setting, framework: str, compiled: bool = False) -> Outcome:
-    """Profile GPT-2 training and divide its time by scope."""
-    need(setting, framework)
-    size = ["--n-layer=2", "--seq-len=128"] if setting.small else ["--n-layer=2", "--seq-len=256", "--precision=bf16"]
-    words = (f"--framework={framework}", "--problem=gpt2", "--mode=training", "--blocks=3", *size)
-    extra = ["--compile"] if compiled else []
-    (record,) = completed(run(setting, *words, *extra, "--profile", "--profile-steps=3"))
-    folder = results(setting) / record["run_id"]
+@pytest.mark.gpu(limit_s=150)
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_trace(tool: Tool, framework: str) -> None:
+    """95% of the kernel time of GPT-2 training in {framework} is attributed to scopes."""
+    tool.judge(judge_attributed(profiled(tool, framework)))
+
+
+@pytest.mark.gpu(limit_s=200)
+def test_trace_torch_compiled(tool: Tool) -> None:
+    """A profile after torch.compile holds the device's kernels."""
+    tool.judge(judge_attributed(profiled(tool, "torch", "--compile"), compiled=True))
+
+
+def profiled(tool: Tool, framework: str, *words: str) -> dict[str, Any]:
+    """Return the record of GPT-2 training with a profile; a small profile is also kept in the test's folder."""
+    tool.precisions(framework)
+    size = ["--n-layer=2", "--seq-len=128"] if tool.small else ["--n-layer=2", "--seq-len=256", "--precision=bf16"]
+    case = (f"--framework={framework}", "--problem=gpt2", "--mode=training", "--blocks=3", *size, *words)
+    (record,) = completed(tool.run(*case, "--profile", "--profile-steps=3"))
+    folder = tool.results / record["run_id"]
     profile = next(folder.glob(f"{record['trial_id']}.profile.*.gz"), None)
     if profile and profile.stat().st_size <= SMALL_BYTES:
-        shutil.copy(
-            profile, setting.folder / f"gpt2-{framework}{'-compiled' * compiled}{''.join(profile.suffixes[-2:])}"
-        )
-    return judge_attributed(record, compiled)
+        shutil.copy(profile, tool.folder / f"gpt2{''.join(profile.suffixes[-2:])}")
+    return record
 
 
 def judge_attributed(record: dict[str, Any], compiled: bool = False) -> Outcome:
@@ -46,7 +57,7 @@ def judge_attributed(record: dict[str, Any], compiled: bool = False) -> Outcome:
     """
     trace = record["trace"]
     if trace is None:
-        return Outcome("FAIL", reason=f"there is no trace: {record['reasons'].get('trace')}")
+        return Outcome(wrong=[f"there is no trace: {record['reasons'].get('trace')}"])
     share = _attributed(trace)
     by_phase = Counter[str]()
     for each in record["scopes"]:
@@ -63,21 +74,22 @@ def judge_attributed(record: dict[str, Any], compiled: bool = False) -> Outcome:
         wrong.append("there is no kernel")
     if record["case"]["device"] != "cpu" and devices == {"cpu"}:
         wrong.append("the trace holds no event of the GPU")
-    return Outcome("FAIL" if wrong else "PASS", figure, "; ".join(wrong), {"share": share})
+    return Outcome(figure, wrong, {"share": share})
 
 
-def second_reader(setting: Setting) -> Outcome:
-    """Compare the device time of a PyTorch profile with a plain sum over the events of the same file."""
-    need(setting, "torch")
-    if setting.small:
-        raise NotHereError("a CPU has no kernels to sum")
+@pytest.mark.gpu(limit_s=90)
+def test_trace_reader(tool: Tool) -> None:
+    """A second reader finds the same kernels and times."""
+    tool.precisions("torch")
+    if tool.small:
+        pytest.skip("a CPU has no kernels to sum")
     words = ("--framework=torch", "--problem=attention", "--blocks=3", "--profile", "--profile-steps=3")
-    (record,) = completed(run(setting, *words, "--precision=bf16"))
-    folder = results(setting) / record["run_id"]
+    (record,) = completed(tool.run(*words, "--precision=bf16"))
+    folder = tool.results / record["run_id"]
     ours = load_events(folder / f"{record['trial_id']}.json")
     kernels = ours[ours["kind"].isin(["kernel", "copy"])]
     profile = next(folder.glob(f"{record['trial_id']}.profile.json.gz"))
-    return judge_second_reader(len(kernels), int(kernels["dur_ns"].sum()), *plain_sum(profile))
+    tool.judge(judge_second_reader(len(kernels), int(kernels["dur_ns"].sum()), *plain_sum(profile)))
 
 
 def plain_sum(profile: Path) -> tuple[int, int]:
@@ -91,38 +103,40 @@ def judge_second_reader(count: int, total_ns: int, other_count: int, other_ns: i
     """Both must find the same kernels and the same time."""
     figure = f"{count} kernels, {total_ns / 1e6:.4g} ms; the other reader {other_count}, {other_ns / 1e6:.4g} ms"
     same = count == other_count and abs(total_ns - other_ns) <= AGREEMENT * max(1, other_ns)
-    return Outcome("PASS" if same else "FAIL", figure, "" if same else "the readers differ")
+    return Outcome(figure, [] if same else ["the readers differ"])
 
 
-def command_buffers(setting: Setting) -> Outcome:
-    """Profile a JAX step with CUDA graphs, which the tool switches off under the profiler, and without them."""
-    need(setting, "jax")
-    if setting.small:
-        raise NotHereError("a CPU has no command buffers")
+@pytest.mark.gpu(limit_s=150)
+def test_trace_graphs(tool: Tool) -> None:
+    """Profiling JAX without CUDA graphs keeps scopes and does the same work."""
+    tool.precisions("jax")
+    if tool.small:
+        pytest.skip("a CPU has no command buffers")
     size = {"n_layer": 2, "seq_len": 256, "batch_size": 8}
     words = ("--framework=jax", "--problem=gpt2", "--precision=bf16", "--blocks=3", "--profile", "--profile-steps=3")
-    (record,) = completed(
-        run(setting, *words, *(f"--{name.replace('_', '-')}={value}" for name, value in size.items()))
-    )
+    (record,) = completed(tool.run(*words, *(f"--{name.replace('_', '-')}={value}" for name, value in size.items())))
     program = (
         "import pathlib, sys, benchmarker\n"
-        f"bench = benchmarker.open_bench('gpt2', 'jax', {setting.device!r}, precision='bf16', **{size!r})\n"
+        f"bench = benchmarker.open_bench('gpt2', 'jax', {tool.device!r}, precision='bf16', **{size!r})\n"
         "step = bench.build(bench.params, bench.data(bench.params, 4)).step\n"
         "for _ in range(3): bench.framework.synchronize(step())\n"
         "with bench.framework.profile(pathlib.Path('graphs')) as marker:\n"
         "    for number in range(3):\n"
         "        with marker(number): bench.framework.synchronize(step())\n"
     )
-    subprocess.run([sys.executable, "-c", program], cwd=setting.folder, check=True)
-    (profile,) = (setting.folder / "graphs").rglob("*.xplane.pb")
-    (found,) = tool(setting, "profile", "import", str(profile), "--output=graphs")
-    return judge_command_buffers(record["trace"], found["trace"])
+    (tool.folder / "with_graphs.py").write_text(program)
+    status, _, messages = tool.execute("with_graphs", PYTHONPATH=os.pathsep.join([str(tool.folder), *sys.path]))
+    if status:
+        pytest.fail(messages, pytrace=False)
+    (profile,) = (tool.folder / "graphs").rglob("*.xplane.pb")
+    (found,) = tool.command("profile", "import", str(profile), "--output=graphs")
+    tool.judge(judge_command_buffers(record["trace"], found["trace"]))
 
 
 def judge_command_buffers(without: dict[str, Any] | None, with_: dict[str, Any]) -> Outcome:
     """Without CUDA graphs nearly all time must have a scope, and the device must be about as busy as with them."""
     if without is None:
-        return Outcome("FAIL", reason="there is no trace")
+        return Outcome(wrong=["there is no trace"])
     shares = {"without graphs": _attributed(without), "with graphs": _attributed(with_)}
     longer = without["busy_ns"] / with_["busy_ns"]
     figure = ", ".join(f"{name} {share:.1%} has a scope" for name, share in shares.items())
@@ -132,24 +146,9 @@ def judge_command_buffers(without: dict[str, Any] | None, with_: dict[str, Any])
         wrong.append("too little has a scope")
     if abs(longer - 1) > BUSY_AGREEMENT:
         wrong.append("switching CUDA graphs off changes what the device does")
-    return Outcome("FAIL" if wrong else "PASS", figure, "; ".join(wrong))
+    return Outcome(figure, wrong)
 
 
 def _attributed(trace: dict[str, Any]) -> float:
     """Share of the busy time that has a scope."""
     return 1 - float(trace["outside_ns"]) / max(1, float(trace["busy_ns"]))
-
-
-TRACES = (
-    *for_each("trace", "95% of the kernel time of GPT-2 training in {} is attributed to scopes", 150, attributed),
-    Claim(
-        "trace-torch-compiled",
-        "a profile after torch.compile holds the device's kernels",
-        200,
-        partial(attributed, framework="torch", compiled=True),
-    ),
-)
-READER = Claim("trace-reader", "a second reader finds the same kernels and times", 90, second_reader)
-GRAPHS = Claim(
-    "trace-graphs", "profiling JAX without CUDA graphs keeps scopes and does the same work", 150, command_buffers
-)

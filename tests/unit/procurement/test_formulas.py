@@ -10,7 +10,7 @@ from benchmarker import Case
 from benchmarker.hooks import parameters, registry
 from benchmarker.machine import description
 from benchmarker.planning.cases import command_line
-from benchmarker.procurement.recomputed import Formulas
+from benchmarker.procurement.evidence import Formulas
 from benchmarker.records import reading
 from benchmarker.records.profile import Exchange
 

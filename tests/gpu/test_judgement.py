@@ -1,4 +1,4 @@
-"""The judgement of each claim of `gpu-proof`: what passes, and a failure of each, provoked."""
+"""How each test on a GPU judges: what passes, and a failure of each, provoked."""
 
 import gzip
 import json
@@ -6,10 +6,14 @@ import math
 
 import numpy as np
 import pytest
-
-from benchmarker.proving.proof import load_proof
-from benchmarker_plugins.gpu_proof import devices, energy, loops, numerics, profiles, speed, verdicts
-from benchmarker_plugins.gpu_proof.loops import Ratio
+from gpu import test_devices as devices
+from gpu import test_energy as energy
+from gpu import test_numerics as numerics
+from gpu import test_profiles as profiles
+from gpu import test_speed as speed
+from gpu import test_verdicts as verdicts
+from support import loops
+from support.loops import Ratio
 
 GPU = {"name": "NVIDIA H200", "uuid": "GPU-1", "memory_bytes": 141 * 2**30}
 
@@ -139,7 +143,7 @@ def buffers(without, with_=0, busy=1000):
     ],
 )
 def test_what_holds_passes_with_its_figure(outcome, figure):
-    assert (outcome.verdict, outcome.reason) == ("PASS", "")
+    assert list(outcome.wrong) == []
     assert figure in outcome.figure
 
 
@@ -200,14 +204,7 @@ def test_what_holds_passes_with_its_figure(outcome, figure):
     ],
 )
 def test_what_does_not_hold_fails_with_its_reason(outcome, reason):
-    assert outcome.verdict == "FAIL"
-    assert reason in outcome.reason
-
-
-def test_the_claims_have_their_own_names_and_fit_into_a_call():
-    claims = load_proof("gpu-proof").claims
-    assert len({claim.name for claim in claims}) == len(claims)
-    assert max(claim.limit_s for claim in claims) <= 540
+    assert reason in "; ".join(outcome.wrong)
 
 
 def test_the_ratio_of_two_loops_and_its_interval():

@@ -1,24 +1,25 @@
-"""Claims about the device: it is the one asked for, its memory is counted, running out of it is survived."""
+"""The device is the one asked for, its memory is counted, and running out of it is survived."""
 
-from functools import partial
 from typing import Any
 
-from benchmarker import Claim, NotHereError, Outcome, Setting
-from benchmarker_plugins.gpu_proof.tool import completed, fast, for_each, need, run, tool
+import pytest
+from support.gpu import FRAMEWORKS, Outcome, Tool, completed
 
 MEMORY_AGREEMENT = 0.02
 """Two reports of a device's memory agree within this share: drivers keep some of it."""
 
 
-def named(setting: Setting, framework: str) -> Outcome:
-    """Compare the device that a trial recorded with the one that nvidia-smi lists first."""
-    need(setting, framework)
-    gpus = tool(setting, "env")["machine"]["gpus"]
+@pytest.mark.gpu(limit_s=120)
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_named(tool: Tool, framework: str) -> None:
+    """{framework} runs on the GPU that was asked for, and name, UUID and memory are right."""
+    tool.precisions(framework)
+    gpus = tool.command("env")["machine"]["gpus"]
     if not gpus:
-        raise NotHereError("nvidia-smi lists no GPU")
+        pytest.skip("nvidia-smi lists no GPU")
     words = (f"--framework={framework}", "--problem=gemm", "--blocks=3", "--gpus=0")
-    (record,) = completed(run(setting, *words, "--m=1024", "--n=1024", "--k=1024"))
-    return judge_named(record, gpus[0])
+    (record,) = completed(tool.run(*words, "--m=1024", "--n=1024", "--k=1024"))
+    tool.judge(judge_named(record, gpus[0]))
 
 
 def judge_named(record: dict[str, Any], gpu: dict[str, Any]) -> Outcome:
@@ -38,27 +39,20 @@ def judge_named(record: dict[str, Any], gpu: dict[str, Any]) -> Outcome:
     # Eight matrices of 4 MiB, an output and cuBLAS's workspace: a preallocated pool would be tens of GiB.
     if not peak or peak > 2**30:
         wrong.append(f"the peak memory of a product of 1024 x 1024 matrices is {peak} bytes")
-    return Outcome("FAIL" if wrong else "PASS", figure, "; ".join(wrong))
+    return Outcome(figure, wrong)
 
 
-def out_of_memory(setting: Setting, framework: str) -> Outcome:
-    """Measure a case that cannot fit (its logits take 2 PB, its inputs 1 GB), then one that does, in one run."""
-    need(setting, framework)
-    if setting.small:
-        raise NotHereError("on a CPU the machine's own memory would be exhausted")
-    records = tool(
-        setting,
-        "sweep",
-        f"--framework={framework}",
-        "--problem=gpt2",
-        "--n-layer=2",
-        "--precision=bf16",
-        f"--device={setting.device}",
-        "--axis",
-        "batch_size=20000,1",
-        "--blocks=3",
-    )
-    return judge_out_of_memory(records)
+@pytest.mark.gpu(limit_s=120)
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_memory(tool: Tool, framework: str) -> None:
+    """Running out of device memory in {framework} is a record, and the next case runs."""
+    tool.precisions(framework)
+    if tool.small:
+        pytest.skip("on a CPU the machine's own memory would be exhausted")
+    # The logits of the first case take 2 PB, its inputs 1 GB.
+    case = (f"--framework={framework}", f"--device={tool.device}", "--problem=gpt2", "--n-layer=2", "--precision=bf16")
+    records = tool.command("sweep", *case, "--axis", "batch_size=20000,1", "--blocks=3")
+    tool.judge(judge_out_of_memory(records))
 
 
 def judge_out_of_memory(records: list[dict[str, Any]]) -> Outcome:
@@ -72,15 +66,16 @@ def judge_out_of_memory(records: list[dict[str, Any]]) -> Outcome:
     if small["error"]:
         wrong.append(f"the case after it: {small['error']['message']}")
     figure = f"{kind}, then {'a failure' if small['error'] else 'a record'}"
-    return Outcome("FAIL" if wrong else "PASS", figure, "; ".join(wrong))
+    return Outcome(figure, wrong)
 
 
-def preheat(setting: Setting, framework: str) -> Outcome:
-    """Preheat a product from a cold device."""
-    precision = fast(setting, framework)
-    words = (f"--framework={framework}", "--problem=gemm", "--preheat", "--preheat-max=45", "--blocks=20")
-    (record,) = completed(run(setting, *words, f"--precision={precision}"))
-    return judge_preheat(record)
+@pytest.mark.gpu(limit_s=120)
+def test_preheat(tool: Tool) -> None:
+    """A preheat from a cold device ends at a plateau."""
+    precision = tool.fast_precision("torch")
+    words = ("--framework=torch", "--problem=gemm", "--preheat", "--preheat-max=45", "--blocks=20")
+    (record,) = completed(tool.run(*words, f"--precision={precision}"))
+    tool.judge(judge_preheat(record))
 
 
 def judge_preheat(record: dict[str, Any]) -> Outcome:
@@ -95,13 +90,4 @@ def judge_preheat(record: dict[str, Any]) -> Outcome:
         found["window_temperature_C"][-1],
     ):
         figure += f", {found['window_temperature_C'][0]:.0f} to {found['window_temperature_C'][-1]:.0f} °C"
-    if found["outcome"] != "plateau":
-        return Outcome("FAIL", figure, "no plateau within 45 s")
-    return Outcome("PASS", figure)
-
-
-NAMED = for_each("named", "{} runs on the GPU that was asked for, and name, UUID and memory are right", 120, named)
-MEMORY = for_each(
-    "memory", "running out of device memory in {} is a record, and the next case runs", 120, out_of_memory
-)
-PREHEAT = Claim("preheat", "a preheat from a cold device ends at a plateau", 120, partial(preheat, framework="torch"))
+    return Outcome(figure, [] if found["outcome"] == "plateau" else ["no plateau within 45 s"])

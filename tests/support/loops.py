@@ -1,23 +1,27 @@
-"""The tool's measuring loop against a bare loop in the same process, taking turns in random order."""
+"""The tool's measuring loop against a bare loop in the same process, taking turns in random order.
 
+`python -m support.loops LOOP CASES` prints the ratios of cases by name; LOOP is `product`, `copy`, `same` or
+`transformers`, and CASES are its arguments by name, in JSON.
+"""
+
+import json
 import math
 import random
+import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from benchmarker import PRECISIONS, Bench, Data, Stepper, open_bench, steps_per_block
+from benchmarker.worker.bench import BATCHES
 
 if TYPE_CHECKING:
     from benchmarker_plugins.frameworks.jax import JaxFramework
     from benchmarker_plugins.frameworks.torch import TorchFramework
-
-BATCHES = 4
-"""Distinct inputs that a loop cycles through, as the tool does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,7 @@ def ratio(tool: Callable[[], float], bare: Callable[[], float], pairs: int, seed
     The interval is that of the median by order statistics, with the normal approximation of the binomial
     distribution (Hahn and Meeker, Statistical Intervals, 1991, section 5.2.2).
     """
-    rng = random.Random(seed)  # noqa: S311 - an order, not a secret
+    rng = random.Random(seed)
     logs, times = [], []
     for _ in range(pairs):
         if rng.random() < 0.5:
@@ -70,10 +74,20 @@ def compare(bench: Bench, bare: Callable[[], Any], data: Data, pairs: int) -> Ra
     )
 
 
-def compare_same(bench: Bench, pairs: int) -> Ratio:
+def same(pairs: int, **case: Any) -> Ratio:
     """Compare the tool's loop over a workload's step with a bare loop over the same step."""
+    bench = open_bench(**case)
     data = bench.data(bench.params, BATCHES)
     return compare(bench, bench.build(bench.params, data).step, data, pairs)
+
+
+def transformers(pairs: int, **case: Any) -> Ratio:
+    """Compare a step of this project's model with that of the model of Hugging Face `transformers`."""
+    from transformers_models import steps
+
+    bench, make_step = steps(**case)
+    data = bench.data(bench.params, BATCHES)
+    return compare(bench, make_step(data), data, pairs)
 
 
 def host_block(step: Callable[[], Any], wait: Callable[[Any], None], steps: int) -> float:
@@ -161,3 +175,13 @@ def _jax_copy(bench: Bench, data: Data) -> Callable[[], Any]:
 
 BARE_PRODUCT = {"torch": _torch_product, "jax": _jax_product}
 BARE_COPY = {"torch": _torch_copy, "jax": _jax_copy}
+LOOPS: dict[str, Callable[..., Ratio]] = {"product": product, "copy": copy, "same": same, "transformers": transformers}
+
+
+def main(loop: str, cases: str) -> None:
+    """Print the ratio of each case."""
+    json.dump({name: asdict(LOOPS[loop](**case)) for name, case in json.loads(cases).items()}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,154 @@
+"""What `mkdocs build` adds to the pages: tables made from the code, in place of the comments that name them."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Iterable, Iterator
+from itertools import takewhile
+from textwrap import dedent
+from typing import NamedTuple
+
+import msgspec.inspect as types
+from msgspec import Struct
+
+from benchmarker.api.precision import PRECISIONS
+from benchmarker.records.plan import Plan
+from benchmarker.records.record import Record
+
+_NAMES = {types.BoolType: "boolean", types.IntType: "integer", types.FloatType: "number", types.StrType: "string"}
+
+
+class Field(NamedTuple):
+    """A field of a struct: its path, its type in words, what it means, and the struct below it, if any."""
+
+    path: str
+    kind: str
+    meaning: str
+    below: type[Struct] | None
+
+
+def on_page_markdown(markdown: str, **_: object) -> str:
+    """Return the text of a page with its tables; mkdocs calls this for each page."""
+    return re.sub(r"<!-- (the [a-z ]+) -->", lambda mark: TABLES[mark[1]](), markdown)
+
+
+def precisions() -> str:
+    """Return the table of precisions."""
+    rows = ((f"`{p.name}`", p.parameter, p.compute, p.accumulate, f"{p.bound:.2g}") for p in PRECISIONS.values())
+    return _table("name | weights and inputs | factors of products | sums of products | bound without rounding", rows)
+
+
+def record_fields() -> str:
+    """Return a table of the fields of a record, and one of all that is below each of them."""
+    fields = list(fields_of(Record))
+    described = {field.below: field for field in reversed(fields) if field.below}
+    text = [_field_table(fields)]
+    for struct, field in reversed(described.items()):
+        text += [f"### {field.path}", _linked(inspect.cleandoc(struct.__doc__ or ""))]
+        text.append(_field_table(_all_below(field, set(described))))
+    return "\n\n".join(text)
+
+
+def plan_fields() -> str:
+    """Return the table of the fields of a plan."""
+    return _field_table(fields_of(Plan))
+
+
+TABLES = {"the precisions": precisions, "the fields of a record": record_fields, "the fields of a plan": plan_fields}
+
+
+def fields_of(struct: type[Struct], prefix: str = "") -> Iterator[Field]:
+    """Return each field of a struct; raises ValueError if nothing says what it means."""
+    info = types.type_info(struct)
+    assert isinstance(info, types.StructType)
+    comments = {name: text for base in reversed(struct.__mro__[:-2]) for name, text in _comments(base)}
+    for field in info.fields:
+        extra = (field.type.extra_json_schema or {}) if isinstance(field.type, types.Metadata) else {}
+        meaning = comments.get(field.name) or extra.get("description")
+        if not meaning:
+            raise ValueError(f"{struct.__name__}.{field.name} needs a comment `#: ...` that says what it means")
+        yield Field(f"{prefix}{field.name}", _kind(field.type), meaning, _struct_in(field.type))
+
+
+def _all_below(field: Field, elsewhere: set[type[Struct]]) -> Iterator[Field]:
+    """Return the fields below a field, at any depth, but not those of structs that are described elsewhere."""
+    assert field.below
+    for inner in fields_of(field.below, f"{field.path}[]." if field.kind == "list" else f"{field.path}."):
+        yield inner
+        if inner.below and inner.below not in elsewhere:
+            yield from _all_below(inner, elsewhere)
+
+
+def _comments(struct: type) -> Iterator[tuple[str, str]]:
+    """Return the comment `#: ...` of each field: behind it, or in the lines above."""
+    if struct.__module__.startswith("msgspec"):
+        return
+    lines = dedent(inspect.getsource(struct)).splitlines()
+    (definition,) = ast.parse("\n".join(lines)).body
+    assert isinstance(definition, ast.ClassDef)
+    for node in definition.body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            above = takewhile(lambda line: line.strip().startswith("#:"), reversed(lines[: node.lineno - 1]))
+            behind = lines[(node.end_lineno or node.lineno) - 1].encode()[node.end_col_offset :].decode()
+            parts = [*reversed([*above]), behind]
+            yield node.target.id, " ".join(part.partition("#:")[2].strip() for part in parts).strip()
+
+
+def _kind(kind: types.Type) -> str:
+    """Return a type in words."""
+    match kind:
+        case types.Metadata():
+            return _kind(kind.type)
+        case types.UnionType():
+            return ", ".join(_kind(each) for each in kind.types)
+        case types.LiteralType():
+            return ", ".join(f"`{value}`" for value in kind.values)
+        case types.ListType():
+            return _several(kind.item_type)
+        case types.TupleType():
+            return _several(kind.item_types[0])
+        case types.DictType():
+            return f"{_several(kind.value_type)} by name".replace("list by", "objects by")
+        case types.NoneType():
+            return "null"
+    return _NAMES.get(type(kind), "object")
+
+
+def _several(kind: types.Type) -> str:
+    """Return the type of a list of such values in words."""
+    words = _kind(kind)
+    if words == "object":
+        return "list"
+    if words in _NAMES.values():
+        return f"{words}s"
+    return f"lists of {words}" if words.endswith("s") else f"list of {words}" if "`" in words else "values"
+
+
+def _struct_in(kind: types.Type) -> type[Struct] | None:
+    """Return the struct that a value is, or that the items of a list are, if any."""
+    match kind:
+        case types.Metadata():
+            return _struct_in(kind.type)
+        case types.UnionType():
+            return next(filter(None, map(_struct_in, kind.types)), None)
+        case types.ListType():
+            return _struct_in(kind.item_type)
+        case types.StructType():
+            return kind.cls
+    return None
+
+
+def _field_table(fields: Iterable[Field]) -> str:
+    return _table("path | type | meaning", ((f"`{f.path}`", f.kind, _linked(f.meaning)) for f in fields))
+
+
+def _linked(text: str) -> str:
+    """Return a text with links to the pages that it names."""
+    return re.sub(r"docs/([\w-]+\.md)", r"[\1](\1)", text)
+
+
+def _table(head: str, rows: Iterable[Iterable[str]]) -> str:
+    lines = [head, " | ".join("---" for _ in head.split(" | ")), *(" | ".join(row) for row in rows)]
+    return "\n".join(f"| {line} |" for line in lines)
