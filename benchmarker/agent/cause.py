@@ -1,22 +1,18 @@
-"""Which rank of a gang failed, and why: the first failure that is heard of is seldom the cause of the others."""
+"""Which of several ranks failed, and why: the first failure that is reported is seldom the cause of the others."""
 
 from __future__ import annotations
 
 import math
 import signal
 import time
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
-from benchmarker.worker.launch import Ending, rank_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from benchmarker.worker.launch import Event
-    from benchmarker.worker.protocol import Command
+from benchmarker.worker.launch import Ending, Event, rank_text
+from benchmarker.worker.protocol import Command
 
 
-class Running(Protocol):
+class RankProcess(Protocol):
     """A worker that was started, wherever: what it sent that is not valid, why it is lost, and its exit status."""
 
     fault: str
@@ -29,17 +25,17 @@ class Running(Protocol):
     def status(self) -> int | None:
         """Its exit status, None until it is seen to have ended."""
 
-    def send(self, message: Command) -> None:
-        """Tell it something."""
+    def send(self, command: Command) -> None:
+        """Send it a command."""
 
     def terminate(self) -> None:
         """Send SIGTERM to it."""
 
 
-class Rank:
+class RankState:
     """What is known about a rank: its worker, whether it is done, its failure, where it is, and on which node."""
 
-    worker: Running
+    worker: RankProcess
 
     def __init__(self, number: int, pass_on: Callable[[Event], None]) -> None:
         self.number = number
@@ -55,22 +51,27 @@ class Rank:
         self.lost = ""
 
     def has_failed(self) -> bool:
-        """Whether it told of a failure, sent what is not valid, or ended or was lost before it was done; notes when."""
+        """Whether it sent a failure or what is not valid, or ended or was lost before it was done; notes when."""
         over = not self.done and (self.worker.status is not None or bool(self.worker.lost))
-        found = self.failure is not None or bool(self.worker.fault) or over
-        if found:
+        has_failed = self.failure is not None or bool(self.worker.fault) or over
+        if has_failed:
             self.failed_s = min(self.failed_s, time.monotonic())
-        return found
+        return has_failed
 
 
 def ending_of(
-    gang: Sequence[Rank], timed_out: bool, failed: Sequence[Rank], wall_s: float, on_event: Callable[[Event], None]
+    ranks: Sequence[RankState],
+    timed_out: bool,
+    failed: Sequence[RankState],
+    wall_s: float,
+    on_event: Callable[[Event], None],
 ) -> Ending:
-    """Return how a gang ended, with the likeliest cause of its failure; passes on its event if it has told one."""
+    """Return how several ranks ended, with the likeliest cause of a failure; passes on its event if there is one."""
     if timed_out:
-        stuck, where = _where(gang)
-        of = gang[stuck or 0]
-        return Ending(of.worker.status, True, wall_s, rank=stuck, where=where, node=None if stuck is None else of.node)
+        stuck, where = _where(ranks)
+        rank = ranks[stuck or 0]
+        node = None if stuck is None else rank.node
+        return Ending(rank.worker.status, True, wall_s, rank=stuck, where=where, node=node)
     if not failed:
         return Ending(0, False, wall_s)
     cause = min(failed, key=lambda rank: (_likelihood(rank), rank.failed_s))
@@ -80,8 +81,8 @@ def ending_of(
     return Ending(status, False, wall_s, cause.worker.fault, cause.number, node=cause.node, lost=cause.lost)
 
 
-def is_consequence(rank: Rank) -> bool:
-    """Whether a failure tells only that another rank is gone.
+def is_consequence(rank: RankState) -> bool:
+    """Whether a failure only shows that another rank is gone.
 
     That is a lost connection, or an abort: libraries abort a process that lost its peers.
     """
@@ -90,7 +91,7 @@ def is_consequence(rank: Rank) -> bool:
     return rank.worker.status == -signal.SIGABRT if rank.failure is None else bool(rank.failure.get("lost_peer"))
 
 
-def _likelihood(rank: Rank) -> int:
+def _likelihood(rank: RankState) -> int:
     """Return how likely a failure is to be a consequence of another: the smallest is the cause."""
     status = rank.failed_with
     if rank.worker.fault or rank.lost:
@@ -100,8 +101,8 @@ def _likelihood(rank: Rank) -> int:
     return 4 if rank.failure.get("lost_peer") else 2
 
 
-def _of_rank(event: Event, rank: Rank) -> Event:
-    """Return a failure that names its rank; a wrong result is the gang's."""
+def _of_rank(event: Event, rank: RankState) -> Event:
+    """Return a failure that names its rank; a wrong result is that of all."""
     failure = event["failure"]
     if failure["kind"] != "check":
         message = f"{rank_text(rank.number, rank.node)}: {failure['message']}"
@@ -109,27 +110,27 @@ def _of_rank(event: Event, rank: Rank) -> Event:
     return {"of": 0, "failure": failure}
 
 
-def _where(gang: Sequence[Rank]) -> tuple[int | None, str]:
+def _where(ranks: Sequence[RankState]) -> tuple[int | None, str]:
     """Return the rank for which the others wait, if it is known, and where all ranks are.
 
     A rank that synchronizes may itself be slow, or wait within an exchange for one that does not.
     """
-    silent = [rank for rank in gang if not rank.place]
-    busy: dict[tuple[bool, str], list[Rank]] = {}
-    for rank in gang:
+    silent = [rank for rank in ranks if not rank.place]
+    busy: dict[tuple[bool, str], list[RankState]] = {}
+    for rank in ranks:
         if rank.place and not rank.waits:
             busy.setdefault((rank.synchronizes, rank.place), []).append(rank)
     groups = sorted(busy.items(), key=lambda item: (item[0][0], len(item[1])))
     texts = [f"{_ranks(silent)} did not answer"] if silent else []
-    texts += [f"{_ranks(ranks)} in {place}" for (_, place), ranks in groups]
-    texts += [f"{_ranks(waiting)} waiting"] if (waiting := [rank for rank in gang if rank.waits]) else []
-    first = silent or next((ranks for _, ranks in groups), [])
+    texts += [f"{_ranks(busy_ranks)} in {place}" for (_, place), busy_ranks in groups]
+    texts += [f"{_ranks(waiting)} waiting"] if (waiting := [rank for rank in ranks if rank.waits]) else []
+    first = silent or next((busy_ranks for _, busy_ranks in groups), [])
     alone = bool(silent) or len(groups) == 1 or bool(waiting)
     unlike = alone or (len(groups) > 1 and (groups[0][0][0] < groups[1][0][0] or len(groups[1][1]) > 1))
     return first[0].number if len(first) == 1 and unlike else None, "; ".join(texts)
 
 
-def _ranks(ranks: Sequence[Rank]) -> str:
+def _ranks(ranks: Sequence[RankState]) -> str:
     if len(ranks) == 1:
         return rank_text(ranks[0].number, ranks[0].node)
     return f"ranks {', '.join(str(rank.number) for rank in ranks)}"

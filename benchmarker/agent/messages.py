@@ -8,20 +8,20 @@ from msgspec import Struct
 
 from benchmarker.api.case import Case
 from benchmarker.api.fields import Count
-from benchmarker.power.sampler import Found
+from benchmarker.power.sampler import MeterProbe
 from benchmarker.power.samplers import Readings
 from benchmarker.records.job import Installed
 from benchmarker.records.record import Machine
 from benchmarker.worker.protocol import Command, Task
 
 
-class Where(Struct, frozen=True, tag=True):
-    """Tell that you are there, with a description of the machine if it is wanted."""
+class Ping(Struct, frozen=True, tag=True):
+    """Asks whether the agent is there, and for a description of its machine if it is wanted."""
 
     described: bool = False
 
 
-class Sense(Struct, frozen=True, tag=True):
+class StartSampling(Struct, frozen=True, tag=True):
     """Find what these meters read on this node, sample them for a case from now on, and rest if it wants idle power.
 
     Without it, no meter is read.
@@ -31,44 +31,44 @@ class Sense(Struct, frozen=True, tag=True):
     meters: list[str]
 
 
-class Begin(Struct, frozen=True, tag=True):
+class StartRanks(Struct, frozen=True, tag=True):
     """Start the ranks of this node: their tasks, in order, and the paths of their logs."""
 
     tasks: list[Task]
     logs: list[str]
 
 
-class End(Struct, frozen=True, tag=True):
+class EndRanks(Struct, frozen=True, tag=True):
     """End all ranks of this node; after each trial, also if they have ended: then another one may begin."""
 
 
 class ToRank(Struct, frozen=True, kw_only=True, tag=True):
-    """What an agent is to do with a rank: tell it something, or end it by SIGTERM."""
+    """What an agent is to do with a rank: send it a command, or end it by SIGTERM."""
 
     rank: Count
-    told: Command | None = None
+    command: Command | None = None
     terminate: bool = False
 
 
-ToAgent = Where | Sense | Begin | ToRank | End
-"""What an agent may be told: for each trial, `Sense` if meters are read, `Begin`, and `End`."""
+ToAgent = Ping | StartSampling | StartRanks | ToRank | EndRanks
+"""What an agent may be sent: for each trial, `StartSampling` if meters are read, `StartRanks`, and `EndRanks`."""
 
 
-class Here(Struct, frozen=True, omit_defaults=True, tag=True):
-    """The answer to `Where`; the first that an agent tells is where it runs, and with which software."""
+class Present(Struct, frozen=True, omit_defaults=True, tag=True):
+    """The answer to `Ping`; the first is sent unasked, with the software of the node too."""
 
     machine: Machine | None = None
     installed: Installed | None = None
 
 
-class Sensing(Struct, frozen=True, tag=True):
-    """The answer to `Sense`, when the node has rested: what each meter reads there, or why it reads nothing."""
+class SamplingStarted(Struct, frozen=True, tag=True):
+    """The answer to `StartSampling`, when the node has rested: what each meter reads there, or why it reads nothing."""
 
-    found: dict[str, Found]
+    probes: dict[str, MeterProbe]
 
 
-class Sensed(Struct, frozen=True, tag=True):
-    """What the meters of a node read, told after all of its ranks have ended.
+class SampledReadings(Struct, frozen=True, tag=True):
+    """What the meters of a node read, sent after all of its ranks have ended.
 
     In several messages if it is much: the samples of each go on with those of the one before.
     """
@@ -77,7 +77,7 @@ class Sensed(Struct, frozen=True, tag=True):
 
 
 class FromRank(Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """What an agent tells of a rank: an event that is valid, why it sent what is not, or its exit status."""
+    """What an agent passes on of a rank: an event that is valid, why it sent what is not, or its exit status."""
 
     rank: Count
     event: dict[str, Any] | None = None
@@ -85,9 +85,9 @@ class FromRank(Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
     status: int | None = None
 
 
-class Over(Struct, frozen=True, tag=True):
-    """All of a trial has been told, and none of its ranks is left: the next one may begin."""
+class TrialEnded(Struct, frozen=True, tag=True):
+    """All of a trial has been sent, and none of its ranks is left: the next one may begin."""
 
 
-FromAgent = Here | Sensing | Sensed | FromRank | Over
-"""What an agent may tell."""
+FromAgent = Present | SamplingStarted | SampledReadings | FromRank | TrialEnded
+"""What an agent may send."""

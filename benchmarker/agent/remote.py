@@ -13,40 +13,43 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 
 from benchmarker import guard
-from benchmarker.agent.messages import Begin, End, FromAgent, FromRank, Here, Over, Sense, Sensing, ToRank, Where
+from benchmarker.agent.messages import (
+    EndRanks,
+    FromAgent,
+    FromRank,
+    Ping,
+    Present,
+    SamplingStarted,
+    StartRanks,
+    StartSampling,
+    ToRank,
+    TrialEnded,
+)
+from benchmarker.api.case import Case
 from benchmarker.api.errors import UserError
+from benchmarker.api.launcher import Allocation, Launcher
 from benchmarker.formatting import one_line
 from benchmarker.hooks import launchers
 from benchmarker.power import samplers
-from benchmarker.power.samplers import Sampled
-from benchmarker.records.job import differences
-from benchmarker.worker.launch import LINE_BYTES
+from benchmarker.power.sampler import MeterProbe
+from benchmarker.power.samplers import Readings, Sampled
+from benchmarker.records.job import Installed, differences
+from benchmarker.records.record import Machine
+from benchmarker.worker.launch import LINE_BYTES, Event
 from benchmarker.worker.pipes import Child, Lines, listen
-from benchmarker.worker.protocol import Command, InvalidLineError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
-    from benchmarker.api.case import Case
-    from benchmarker.api.launcher import Allocation, Launcher
-    from benchmarker.power.sampler import Found
-    from benchmarker.power.samplers import Readings
-    from benchmarker.records.job import Installed
-    from benchmarker.records.record import Machine
-    from benchmarker.worker.launch import Event
-    from benchmarker.worker.protocol import Task
+from benchmarker.worker.protocol import Command, InvalidLineError, Task
 
 PROGRAM = (sys.executable, "-P", "-m", "benchmarker.agent")
 ANSWER_S = 120.0
-"""Time in which an agent must tell where it runs; Python may come from a file system that many nodes read at once."""
+"""Time in which an agent must answer first; Python may come from a file system that many nodes read at once."""
 AGAIN_S = 20.0
 """Time in which an agent that has answered before must answer again, or it is lost."""
 END_S = 10.0
@@ -55,25 +58,25 @@ _KILL_S = 3.0
 _FILES = 4
 """Files that an agent takes here: three pipes, and the one that tells when it has ended."""
 _OTHER_FILES = 512
-_SAID_BYTES = 4096
+_OUTPUT_BYTES = 4096
 """How much is kept of what an agent's command writes beside messages: the last says why it ended."""
-_TOLD = msgspec.json.Decoder(FromAgent)
+_DECODER = msgspec.json.Decoder(FromAgent)
 """Made once: it takes four times as long as a message."""
 
 
 @dataclass(frozen=True)
 class Nodes:
-    """The nodes of a gang, by the names of their launcher, and the agents of the run.
+    """The nodes of a process group, by the names of their launcher, and the agents of the run.
 
-    `found` is what the meters of each node can read, once it was asked; those that read nothing are not asked again.
+    `probes` says what the meters of each node can read, once it was asked; those that read nothing are not asked again.
     """
 
     names: tuple[str, ...]
     agents: Agents
-    found: dict[str, dict[str, Found]] = field(default_factory=dict)
+    probes: dict[str, dict[str, MeterProbe]] = field(default_factory=dict)
 
     @property
-    def other(self) -> str:
+    def peer_address(self) -> str:
         """The address of a node that is not the first."""
         return self.agents.launcher.address(self.names[-1])
 
@@ -101,9 +104,9 @@ class RemoteRank:
         """Why nothing is known of it any more; empty if it is heard of, or has ended."""
         return self._agent.lost if self.status is None else ""
 
-    def send(self, message: Command) -> None:
-        """Tell it something."""
-        self._agent.send(ToRank(rank=self.number, told=message))
+    def send(self, command: Command) -> None:
+        """Send it a command."""
+        self._agent.send(ToRank(rank=self.number, command=command))
 
     def terminate(self) -> None:
         """Send SIGTERM to it."""
@@ -113,8 +116,8 @@ class RemoteRank:
 class Agent(Child):
     """The agent of a node: `ranks` are those that it has started, `machine` is its node as it is before a trial.
 
-    `found` is what the meters of its node can read, if it was asked, and `readings` what they read, at the end. If it
-    is given up, `given_up` says what it did.
+    `probes` says what the meters of its node can read, if it was asked, and `readings` what they read, at the end. If
+    it is given up, `given_up` says what it did.
     """
 
     def __init__(self, node: str, process: subprocess.Popen[bytes]) -> None:
@@ -122,16 +125,16 @@ class Agent(Child):
         self.node = node
         self.installed: Installed | None = None
         self.given_up = ""
-        self.is_asked, self.is_over = False, True
+        self.is_in_use, self.has_ended_trial = False, True
         self._lines = Lines(2 * LINE_BYTES, self._on_line)
-        self._said = b""
+        self._last_output = b""
         self._forget()
 
     def _forget(self) -> None:
         self.has_answered = False
         self.machine: Machine | None = None
         self.ranks: dict[int, RemoteRank] = {}
-        self.found: dict[str, Found] | None = None
+        self.probes: dict[str, MeterProbe] | None = None
         self.readings: Readings | None = None
 
     @property
@@ -142,7 +145,7 @@ class Agent(Child):
             if status is None:
                 return ""
             how = f"ended with status {status}" if status >= 0 else f"was ended by {signal.Signals(-status).name}"
-        last = self._said.decode(errors="replace").strip().splitlines()[-1:]
+        last = self._last_output.decode(errors="replace").strip().splitlines()[-1:]
         return f"its agent {how}" + (f": {one_line(last[0])[:300]}" if last else "")
 
     @property
@@ -153,33 +156,33 @@ class Agent(Child):
     def prepare(self) -> None:
         """Ask how its machine is now, before another trial."""
         self._forget()
-        self.send(Where(described=True))
+        self.send(Ping(described=True))
 
-    def ask(self) -> None:
+    def ping(self) -> None:
         """Ask whether it is there."""
         self.has_answered = False
-        self.send(Where())
+        self.send(Ping())
 
-    def sense(self, case: Case, meters: Sequence[str]) -> None:
+    def start_sampling(self, case: Case, meters: Sequence[str]) -> None:
         """Ask for what these meters of its node read, and for the rest that the case wants."""
-        self.is_asked, self.is_over = True, False
-        self.send(Sense(case, list(meters)))
+        self.is_in_use, self.has_ended_trial = True, False
+        self.send(StartSampling(case, list(meters)))
 
     def begin(self, ranks: Sequence[RemoteRank], tasks: Sequence[Task], logs: Sequence[Path]) -> None:
         """Start ranks."""
-        self.is_asked, self.is_over = True, False
+        self.is_in_use, self.has_ended_trial = True, False
         self.ranks = {rank.number: rank for rank in ranks}
-        self.send(Begin(list(tasks), [str(log.absolute()) for log in logs]))
+        self.send(StartRanks(list(tasks), [str(log.absolute()) for log in logs]))
 
     def end(self) -> None:
         """Have it end its ranks, if it was asked for a trial."""
         self.ignore_ranks()
-        if self.is_asked:
-            self.is_asked = False
-            self.send(End())
+        if self.is_in_use:
+            self.is_in_use = False
+            self.send(EndRanks())
 
     def ignore_ranks(self) -> None:
-        """Ignore whatever its ranks still tell."""
+        """Ignore whatever its ranks still send."""
         for rank in self.ranks.values():
             rank.on_event = _ignore
 
@@ -193,32 +196,32 @@ class Agent(Child):
     def _on_line(self, line: bytes) -> None:
         """Process a line: a message, or what another program wrote, such as one that the site runs before each task."""
         try:
-            told = _TOLD.decode(line)
+            message = _DECODER.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             self._remember(line + b"\n")
             return
-        if isinstance(told, FromRank):
-            rank = self.ranks[told.rank]
-            if told.event is not None:
-                rank.on_event(told.event)
-            rank.fault = rank.fault or told.fault
-            rank.status = told.status if rank.status is None else rank.status
-        elif isinstance(told, Here):
-            self.has_answered, self._said = True, b""
-            self.machine = told.machine or self.machine
-            self.installed = told.installed or self.installed
-        elif isinstance(told, Over):
-            self.is_over = True
-        elif isinstance(told, Sensing):
-            self.found = told.found
+        if isinstance(message, FromRank):
+            rank = self.ranks[message.rank]
+            if message.event is not None:
+                rank.on_event(message.event)
+            rank.fault = rank.fault or message.fault
+            rank.status = message.status if rank.status is None else rank.status
+        elif isinstance(message, Present):
+            self.has_answered, self._last_output = True, b""
+            self.machine = message.machine or self.machine
+            self.installed = message.installed or self.installed
+        elif isinstance(message, TrialEnded):
+            self.has_ended_trial = True
+        elif isinstance(message, SamplingStarted):
+            self.probes = message.probes
         elif self.readings is None:
-            self.readings = told.readings
+            self.readings = message.readings
         else:
-            for before, more in zip(self.readings.sampled, told.readings.sampled, strict=True):
+            for before, more in zip(self.readings.sampled, message.readings.sampled, strict=True):
                 before.samples.extend(more.samples)
 
     def _remember(self, chunk: bytes) -> None:
-        self._said = (self._said + chunk)[-_SAID_BYTES:]
+        self._last_output = (self._last_output + chunk)[-_OUTPUT_BYTES:]
 
 
 class Agents:
@@ -238,19 +241,19 @@ class Agents:
         Raises LostNodeError if nothing can be started on a node that is lost, and `UserError` if the launcher refuses
         it on another one, or if the software of a node is not that of this one.
         """
-        found = self._prepared(nodes)
+        agents = self._prepared(nodes)
         try:
-            yield found
+            yield agents
         except BaseException:  # an interrupt must not wait
             self.close()
             raise
-        for agent in found:
+        for agent in agents:
             agent.end()
-        _wait(found, END_S, lambda agent: agent.is_over)
-        self._drop_lost(found)
+        _wait(agents, END_S, lambda agent: agent.has_ended_trial)
+        self._drop_lost(agents)
 
     def _prepared(self, nodes: Sequence[str]) -> list[Agent]:
-        """Return the agents of these nodes, started if need be, which have told how their machines are now."""
+        """Return the agents of these nodes, started if need be, which have sent how their machines are now."""
         known = [self._by_node[node] for node in nodes if node in self._by_node]
         for agent in known:
             agent.prepare()
@@ -261,16 +264,16 @@ class Agents:
         for node in new:
             with guard.uninterrupted():
                 self._by_node[node] = Agent(node, _process(self.launcher.command([node], PROGRAM)))
-        found = [self._by_node[node] for node in nodes]
-        _wait(found, ANSWER_S, lambda agent: agent.machine is not None)
-        for agent in found:
+        agents = [self._by_node[node] for node in nodes]
+        _wait(agents, ANSWER_S, lambda agent: agent.machine is not None)
+        for agent in agents:
             if agent.lost:
                 raise self._refusal(agent)
             if changed := differences(self._installed, agent.installed) if agent.installed else "":
                 raise UserError(
                     f"the software of node {agent.node} is not that of {nodes[0]}: {changed}; install the same on both"
                 )
-        return found
+        return agents
 
     def _refusal(self, agent: Agent) -> Exception:
         """Return why an agent was not started: its node is lost, or else the launcher does not start it."""
@@ -284,8 +287,8 @@ class Agents:
         """Return the nodes that the launcher knows to be lost."""
         return launchers.lost_nodes(self._allocation)
 
-    def _drop_lost(self, found: Sequence[Agent]) -> None:
-        lost = [agent for agent in found if agent.lost]
+    def _drop_lost(self, agents: Sequence[Agent]) -> None:
+        lost = [agent for agent in agents if agent.lost]
         for agent in lost:
             del self._by_node[agent.node]
             self._lost.add(agent.node)
@@ -293,49 +296,49 @@ class Agents:
 
     def close(self) -> None:
         """End all agents, and with them their ranks."""
-        found, self._by_node = list(self._by_node.values()), {}
-        _end(found)
+        agents, self._by_node = list(self._by_node.values()), {}
+        _end(agents)
 
 
-def sense(found: Sequence[Agent], nodes: Nodes, case: Case) -> None:
+def start_sampling(agents: Sequence[Agent], nodes: Nodes, case: Case) -> None:
     """Have all agents find what the meters of their nodes read, and rest if the case wants that; wait for them."""
-    for agent in found:
-        known = nodes.found.get(agent.node, {})
+    for agent in agents:
+        known = nodes.probes.get(agent.node, {})
         names = samplers.meters(case.measuring.power)
-        agent.sense(case, [name for name in names if name not in known or known[name].channels])
+        agent.start_sampling(case, [name for name in names if name not in known or known[name].channels])
     rest_s = case.measuring.power_idle_s if case.measuring.wants_power else 0.0
-    _wait(found, ANSWER_S + rest_s, lambda agent: agent.found is not None)
-    for agent in found:
-        if agent.found is not None:
-            nodes.found.setdefault(agent.node, agent.found)
+    _wait(agents, ANSWER_S + rest_s, lambda agent: agent.probes is not None)
+    for agent in agents:
+        if agent.probes is not None:
+            nodes.probes.setdefault(agent.node, agent.probes)
 
 
-def readings_of(found: Sequence[Agent], nodes: Nodes) -> dict[str, Readings]:
+def readings_of(agents: Sequence[Agent], nodes: Nodes) -> dict[str, Readings]:
     """Return what the meters of each node read, by its name, as far as it arrived, with those that read nothing."""
     by_node = {}
-    for agent in found:
+    for agent in agents:
         if agent.readings:
-            asked = {one.meter for one in agent.readings.sampled}
+            sampled = {meter.meter for meter in agent.readings.sampled}
             silent = [
-                Sampled(name, (), each.unavailable, [])
-                for name, each in nodes.found[agent.node].items()
-                if name not in asked
+                Sampled(name, (), probe.unavailable, [])
+                for name, probe in nodes.probes[agent.node].items()
+                if name not in sampled
             ]
             by_node[agent.node] = replace(agent.readings, sampled=[*agent.readings.sampled, *silent])
     return by_node
 
 
-def give_up_silent(found: Sequence[Agent], seconds: float, has_told: Callable[[Agent], bool]) -> None:
-    """Give up the agents that have not told something within this time."""
-    for agent in found:
-        if not has_told(agent) and not agent.trouble:
+def give_up_silent(agents: Sequence[Agent], seconds: float, has_answered: Callable[[Agent], bool]) -> None:
+    """Give up the agents that have not answered within this time."""
+    for agent in agents:
+        if not has_answered(agent) and not agent.trouble:
             agent.given_up = f"did not answer within {seconds:g} s"
 
 
-def _wait(found: Sequence[Agent], seconds: float, has_told: Callable[[Agent], bool]) -> None:
-    """Wait until all agents have told something, or are lost, as those are that have not told it in time."""
-    listen(found, time.monotonic() + seconds, lambda: all(has_told(agent) or agent.trouble for agent in found))
-    give_up_silent(found, seconds, has_told)
+def _wait(agents: Sequence[Agent], seconds: float, has_answered: Callable[[Agent], bool]) -> None:
+    """Wait until all agents have answered, or are lost, as those are that have not in time."""
+    listen(agents, time.monotonic() + seconds, lambda: all(has_answered(agent) or agent.trouble for agent in agents))
+    give_up_silent(agents, seconds, has_answered)
 
 
 def allow_files(number: int) -> None:
@@ -364,21 +367,21 @@ def _process(command: Sequence[str]) -> subprocess.Popen[bytes]:
         raise UserError(f"{command[0]} cannot be started: {error.strerror}; {few}") from error
 
 
-def _end(found: Sequence[Agent]) -> None:
+def _end(agents: Sequence[Agent]) -> None:
     """Hang up on agents, whereupon they end their ranks, and end those that do not, or were given up."""
-    for agent in found:
+    for agent in agents:
         agent.ignore_ranks()
         agent.hang_up()
     try:
-        listen([agent for agent in found if not agent.trouble], time.monotonic() + END_S, lambda: False)
+        listen([agent for agent in agents if not agent.trouble], time.monotonic() + END_S, lambda: False)
     finally:
         for send in (subprocess.Popen.terminate, subprocess.Popen.kill):
-            left = [agent for agent in found if agent.process.poll() is None]
+            left = [agent for agent in agents if agent.process.poll() is None]
             for agent in left:
                 send(agent.process)
             if left:
                 listen(left, time.monotonic() + _KILL_S, lambda: False)
-        for agent in found:
+        for agent in agents:
             for pipe in (agent.process.stdout, agent.process.stderr):
                 assert pipe is not None
                 pipe.close()

@@ -15,7 +15,7 @@ from benchmarker.hooks import registry
 from benchmarker.planning.ceiling_search import quick_ceilings_of, resources, search, surveys
 from benchmarker.records import ceilings
 from benchmarker.records.ceilings import computed_in
-from benchmarker.running.ceiling_survey import survey, survey_s
+from benchmarker.running.ceilings import survey, survey_s
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

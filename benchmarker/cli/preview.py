@@ -15,7 +15,7 @@ from benchmarker.formatting import count, duration_text
 from benchmarker.planning import estimate
 from benchmarker.records import store
 from benchmarker.records.factors import factors_of
-from benchmarker.running.probes import probe
+from benchmarker.running.run import probe_cases
 from benchmarker.tables.table import Table
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def preview(plan: Plan, results: Path, with_probes: bool) -> Output:
     probes = {}
     if with_probes:
         with Progress() as progress:
-            probes = probe(plan, estimate.unmeasured(plan, earlier), progress)
+            probes = probe_cases(plan, estimate.unmeasured(plan, earlier), progress)
     forecast = estimate.forecast(
         plan, earlier, {index: record for index, record in probes.items() if record.error is None}
     )

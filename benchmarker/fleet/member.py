@@ -20,7 +20,7 @@ from benchmarker.fleet.folder import NodeState
 from benchmarker.fleet.node_plan import plan_of
 from benchmarker.hooks import launchers
 from benchmarker.machine import description as machine
-from benchmarker.machine.software import installed
+from benchmarker.machine.description import installed
 from benchmarker.records import store
 from benchmarker.records.job import differences
 from benchmarker.running.run import execute

@@ -21,8 +21,7 @@ from benchmarker.fleet.values import read_fleet
 from benchmarker.fleet.words import named
 from benchmarker.formatting import count
 from benchmarker.hooks.launchers import allocation
-from benchmarker.machine.description import utc_now
-from benchmarker.machine.software import installed
+from benchmarker.machine.description import installed, utc_now
 from benchmarker.planning import build
 
 if TYPE_CHECKING:

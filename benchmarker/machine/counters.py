@@ -54,13 +54,13 @@ def snapshot() -> Snapshot:
     )
 
 
-def together(ranks: Sequence[Snapshot]) -> Snapshot:
+def over_ranks(ranks: Sequence[Snapshot]) -> Snapshot:
     """Return the snapshot of the first of several processes of a machine, with what all of them count of themselves."""
     return replace(
         ranks[0],
-        own_s=sum(each.own_s for each in ranks),
-        voluntary=sum(each.voluntary for each in ranks),
-        involuntary=sum(each.involuntary for each in ranks),
+        own_s=sum(rank.own_s for rank in ranks),
+        voluntary=sum(rank.voluntary for rank in ranks),
+        involuntary=sum(rank.involuntary for rank in ranks),
     )
 
 
@@ -99,18 +99,18 @@ def over_nodes(nodes: Sequence[Interference]) -> Interference:
     """
 
     def worst(name: str, of: Callable[[list[float]], float] = max) -> float | None:
-        known = [value for each in nodes if (value := getattr(each, name)) is not None]
+        known = [value for node in nodes if (value := getattr(node, name)) is not None]
         return of(known) if known else None
 
     return Interference(
         duration_s=nodes[0].duration_s,
-        own_busy_cores=sum(each.own_busy_cores for each in nodes),
+        own_busy_cores=sum(node.own_busy_cores for node in nodes),
         other_busy_cores=worst("other_busy_cores"),
         steal_percent=worst("steal_percent"),
         pressure_percent=worst("pressure_percent"),
         throttled_s=worst("throttled_s"),
-        voluntary_switches=sum(each.voluntary_switches for each in nodes),
-        involuntary_switches=sum(each.involuntary_switches for each in nodes),
+        voluntary_switches=sum(node.voluntary_switches for node in nodes),
+        involuntary_switches=sum(node.involuntary_switches for node in nodes),
         frequency_MHz=worst("frequency_MHz", min),
         temperature_C=worst("temperature_C"),
     )

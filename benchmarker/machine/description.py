@@ -1,4 +1,4 @@
-"""The description of the machine in a record, and the conditions that make its timings noisy."""
+"""The description of the machine and of its software, and the conditions that make timings on it noisy."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import socket
 import subprocess
 import sys
 import time
+from importlib import metadata
 from pathlib import Path
 
 import psutil
 
 from benchmarker.formatting import count, si
-from benchmarker.machine.cores import usable_cores
 from benchmarker.machine.gpus import list_gpus
+from benchmarker.records.job import Installed
 from benchmarker.records.record import Cpu, Machine
 
 _CPU_SYSFS = Path("/sys/devices/system/cpu")
@@ -43,6 +44,11 @@ def describe() -> Machine:
     )
 
 
+def usable_cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def restriction(machine: Machine) -> str | None:
     """Return which part of the machine's logical cores a trial could use, in words; None if it could use all."""
     cpu, quota = machine.cpu, machine.cpu_quota_cores
@@ -56,35 +62,37 @@ def restriction(machine: Machine) -> str | None:
 def noise(machine: Machine) -> list[str]:
     """Return the conditions that make timings noisy on this machine, one sentence each with its remedy."""
     cpu = machine.cpu
-    found = []
+    conditions = []
     if machine.load_average_1min > 0.25 * cpu.usable_cores:
-        found.append(
+        conditions.append(
             f"load average {machine.load_average_1min:.2f} on {count(cpu.usable_cores, 'core')}: "
             "other processes are running; stop them or wait"
         )
     if machine.steal_percent is not None and machine.steal_percent > 0.5:
-        found.append(f"{machine.steal_percent:.1f}% of processor time was stolen by the hypervisor since boot")
+        conditions.append(f"{machine.steal_percent:.1f}% of processor time was stolen by the hypervisor since boot")
     if machine.virtualization:
-        found.append(f"a virtual machine ({machine.virtualization}): other guests may share the hardware unnoticed")
+        conditions.append(
+            f"a virtual machine ({machine.virtualization}): other guests may share the hardware unnoticed"
+        )
     if cpu.governor not in (None, "performance"):
-        found.append(f"frequency governor {cpu.governor!r}: set 'performance' for steady clocks")
+        conditions.append(f"frequency governor {cpu.governor!r}: set 'performance' for steady clocks")
     if cpu.governor is None:
-        found.append("the processor's frequency cannot be read or set here: clocks may change during a run")
+        conditions.append("the processor's frequency cannot be read or set here: clocks may change during a run")
     if cpu.smt:
-        found.append("SMT is on: two threads may share one core; set --threads to at most the physical cores")
+        conditions.append("SMT is on: two threads may share one core; set --threads to at most the physical cores")
     if machine.cpu_quota_cores is not None and machine.cpu_quota_cores < cpu.usable_cores:
-        found.append(
+        conditions.append(
             f"a cgroup quota of {machine.cpu_quota_cores:g} cores throttles the {cpu.usable_cores} usable ones: "
             "lower --threads"
         )
     if machine.swap_used_bytes > 2**28:
-        found.append(f"{si(machine.swap_used_bytes, 'B')} are swapped out: free memory")
-    found += [
+        conditions.append(f"{si(machine.swap_used_bytes, 'B')} are swapped out: free memory")
+    conditions += [
         f"GPU {gpu.index} already runs {count(gpu.processes, 'compute process', 'compute processes')}"
         for gpu in machine.gpus
         if gpu.processes
     ]
-    return found
+    return conditions
 
 
 def commit(folder: Path = Path(__file__).parents[2]) -> str | None:
@@ -111,6 +119,14 @@ def python_version() -> str:
     return f"{sys.implementation.name} {platform.python_version()}"
 
 
+def installed() -> Installed:
+    """Return the software that this Python would run, by which runs that are to agree in it are compared."""
+    versions = {
+        distribution.name: distribution.version for distribution in metadata.distributions() if distribution.name
+    }
+    return Installed(python_version(), commit(), dict(sorted(versions.items())))
+
+
 def utc_now() -> str:
     """Return the current time in UTC, ISO 8601, to the second."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -129,13 +145,13 @@ def _read(path: Path) -> str | None:
 
 def _model() -> str | None:
     """The maker and the model of the machine, as its firmware tells Linux; None if it does not."""
-    maker, product = (_told(_read(_DMI / name)) for name in ("sys_vendor", "product_name"))
+    maker, product = (_one_line_or_none(_read(_DMI / name)) for name in ("sys_vendor", "product_name"))
     if maker is None or product is None or product.lower().startswith(maker.lower()):
         return product
     return f"{maker} {product}"
 
 
-def _told(text: str | None) -> str | None:
+def _one_line_or_none(text: str | None) -> str | None:
     """Return a text of the firmware on one line; None if it is a placeholder."""
     words = " ".join((text or "").split())
     return None if words.lower() in _PLACEHOLDERS else words

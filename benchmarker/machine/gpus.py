@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from benchmarker.api.errors import UserError
 from benchmarker.records.record import Gpu
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 SHOWN_BY = {"cuda": "CUDA_VISIBLE_DEVICES", "rocm": "HIP_VISIBLE_DEVICES"}
 """The variable by which a process sees only some of the GPUs of a platform."""
@@ -77,10 +74,10 @@ def _visible(gpus: list[Gpu], listed: str | None) -> list[Gpu]:
         return gpus
     visible: list[Gpu] = []
     for name in (word.strip() for word in listed.split(",")):
-        found = [gpu for gpu in gpus if name == str(gpu.index) or (name and gpu.uuid.startswith(name))]
-        if len(found) != 1:
+        matching = [gpu for gpu in gpus if name == str(gpu.index) or (name and gpu.uuid.startswith(name))]
+        if len(matching) != 1:
             break
-        visible += found
+        visible += matching
     return visible
 
 

@@ -67,16 +67,16 @@ def peaks() -> tuple[Peak, ...]:
 @lru_cache
 def peak(device_name: str) -> Peak | None:
     """Return the peaks of a device by its name in the driver or framework, or None if unknown, as for any CPU."""
-    return next((each for each in peaks() if each.matches(device_name)), None)
+    return next((device for device in peaks() if device.matches(device_name)), None)
 
 
 def limits(device_names: Collection[str]) -> Limits:
     """Return the largest peaks of devices, in any format; of a figure that one of them lacks, that of any device."""
-    known = [found for name in device_names if (found := peak(name))]
+    known = [device for name in device_names if (device := peak(name))]
     are_known = len(known) == len(device_names) > 0
-    highest = max(each.bytes_per_s or 0.0 for each in peaks())
+    highest = max(device.bytes_per_s or 0.0 for device in peaks())
     return Limits(
-        flop_per_s=max(rate for each in (known if are_known else peaks()) for rate in each.flop_per_s.values()),
-        bytes_per_s=max(each.bytes_per_s or highest for each in known) if are_known else highest,
+        flop_per_s=max(rate for device in (known if are_known else peaks()) for rate in device.flop_per_s.values()),
+        bytes_per_s=max(device.bytes_per_s or highest for device in known) if are_known else highest,
         of=", ".join(device_names) if are_known else "any device that is known",
     )

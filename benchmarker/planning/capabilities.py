@@ -13,7 +13,7 @@ from benchmarker.api.problem import Support
 from benchmarker.files.locks import scratch
 from benchmarker.planning import kept_abilities
 from benchmarker.planning.cases import Ability
-from benchmarker.worker.launch import converse, ending_text
+from benchmarker.worker.launch import ending_text, run_worker
 from benchmarker.worker.protocol import Task
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def _ask(problem: str, framework: str, environment: Environment) -> Ability | Us
     task = Task(kind="describe", framework=framework, problem=problem)
     with scratch() as folder:
         log = folder / "log"
-        ending = converse(task, environment, TIMEOUT_S, log, events.append)
+        ending = run_worker(task, environment, TIMEOUT_S, log, events.append)
         for event in events:
             if "refused" in event:
                 return UserError(event["refused"])

@@ -15,7 +15,7 @@ from benchmarker.api.problem import Support
 from benchmarker.formatting import value_text
 from benchmarker.hooks import launchers, parameters
 from benchmarker.machine import gpus
-from benchmarker.machine.cores import usable_cores
+from benchmarker.machine.description import usable_cores
 
 if TYPE_CHECKING:
     from benchmarker.api.problem import Problem

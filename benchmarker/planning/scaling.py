@@ -11,7 +11,7 @@ import msgspec
 
 from benchmarker.api.errors import UserError
 from benchmarker.hooks import parameters
-from benchmarker.machine.cores import usable_cores
+from benchmarker.machine.description import usable_cores
 from benchmarker.planning.build import left_out
 from benchmarker.planning.cases import choose_device, make_case
 

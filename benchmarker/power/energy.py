@@ -1,24 +1,22 @@
-"""Compute the energy of the timed window, and the state of the devices, from meter readings."""
+"""Compute the energy of the timed window, and the state of the devices, from the meter readings of each node."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec.structs import replace
 
-from benchmarker.api.meter import SOURCES
-from benchmarker.power.sensor import Timing, sensor
-from benchmarker.power.series import series
-from benchmarker.records.energy import Conditions, Energy, MeterReport, Range
+from benchmarker.api.meter import SOURCES, Channel, Domain
+from benchmarker.power.sensor import Timing, sensor_energy
+from benchmarker.power.series import Series, series
+from benchmarker.records.energy import Conditions, Energy, EnergyFlag, MeterReport, Range, SensorEnergy
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from benchmarker.api.meter import Channel, Domain
     from benchmarker.power.samplers import Sampled
-    from benchmarker.power.series import Series
-    from benchmarker.records.energy import EnergyFlag, SensorEnergy
 
 SHORT_S = 30.0
 """The energy figure of a shorter window is marked `energy_short`."""
@@ -26,6 +24,8 @@ _PARTS: Mapping[Domain, set[Domain]] = {"psys": {"package", "dram"}, "module": {
 """Domains that contain others: they are left out of a total if any of the others is measured."""
 _BESIDE: set[Domain] = {"gpu_memory"}
 """Domains that may or may not be contained in others: they are left out of every total."""
+_SENSOR = re.compile(r"energy\.sensors\[(\d+)\](.*)")
+_SUMS = ("energy_J", "idle_W", "total_J", "total_idle_W")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,9 @@ class Accounts:
     reasons: dict[str, str]
 
 
-def settle(sampled: Sequence[Sampled], timed: Timed | None, rest_ns: tuple[int, int], period_s: float) -> Accounts:
+def compute_energy(
+    sampled: Sequence[Sampled], timed: Timed | None, rest_ns: tuple[int, int], period_s: float
+) -> Accounts:
     """Compute the energy parts of a record from the meter readings; without `timed` there is no energy."""
     reports = _reports(sampled, period_s)
     reasons: dict[str, str] = {}
@@ -63,28 +65,28 @@ def settle(sampled: Sequence[Sampled], timed: Timed | None, rest_ns: tuple[int, 
         return Accounts(None, [], reports, {"energy": "nothing was timed"})
     sensors: list[SensorEnergy] = []
     telemetry: list[Conditions] = []
-    channels = [each for one in sampled for each in one.channels if each.quantity in SOURCES]
+    channels = [channel for meter in sampled for channel in meter.channels if channel.quantity in SOURCES]
     ours = _measured(channels, timed)
-    for one in sampled:
-        edges_ns = _edges_ns(one)
-        for of in _by_sensor(series(one.channels, one.samples)):
+    for meter in sampled:
+        edges_ns = _edges_ns(meter)
+        for of in _by_sensor(series(meter.channels, meter.samples)):
             measured = (of[0].channel.id, of[0].channel.domain) in ours
-            if any(each.channel.quantity in SOURCES for each in of):
+            if any(one.channel.quantity in SOURCES for one in of):
                 timing = Timing(rest_ns, edges_ns, period_s, timed.step_s)
-                found, why = sensor(one.meter, of, timing, measured=measured)
+                sensor, why = sensor_energy(meter.meter, of, timing, measured=measured)
                 reasons |= {f"energy.sensors[{len(sensors)}].{name}": text for name, text in why.items()}
-                sensors.append(found)
-            if edges_ns is not None and (found_in := _conditions(one.meter, of, edges_ns, measured)):
-                telemetry.append(found_in)
+                sensors.append(sensor)
+            if edges_ns is not None and (conditions := _conditions(meter.meter, of, edges_ns, measured)):
+                telemetry.append(conditions)
     if not sensors:
         return Accounts(None, telemetry, reports, reasons | {"energy": _lacking(reports)})
     energy, why = _energy(sensors, telemetry, timed, reasons)
     return Accounts(energy, telemetry, reports, reasons | why)
 
 
-def _edges_ns(one: Sampled) -> tuple[int, int] | None:
+def _edges_ns(meter: Sampled) -> tuple[int, int] | None:
     """Return the times of the readings at the edges of the timed window; None if one of them is missing."""
-    at = {sample.mark: sample.time_ns for sample in one.samples if sample.mark}
+    at = {sample.mark: sample.time_ns for sample in meter.samples if sample.mark}
     begin_ns, end_ns = at.get("begin"), at.get("end")
     return (begin_ns, end_ns) if begin_ns is not None and end_ns is not None and begin_ns < end_ns else None
 
@@ -92,8 +94,8 @@ def _edges_ns(one: Sampled) -> tuple[int, int] | None:
 def _by_sensor(all_series: Sequence[Series]) -> list[list[Series]]:
     """Group the series by component and domain."""
     groups: dict[tuple[str, str], list[Series]] = {}
-    for each in all_series:
-        groups.setdefault((each.channel.id, each.channel.domain), []).append(each)
+    for one in all_series:
+        groups.setdefault((one.channel.id, one.channel.domain), []).append(one)
     return list(groups.values())
 
 
@@ -106,18 +108,18 @@ def _measured(channels: Sequence[Channel], timed: Timed) -> set[tuple[str, Domai
     domain, the cards are those of the `module` domain: a GPU with its processor.
     """
     if timed.platform == "cpu":
-        domains = {each.domain for each in channels}
+        domains = {channel.domain for channel in channels}
         wanted = {"package", "dram"} if "package" in domains else {"psys"} if "psys" in domains else {"module"}
-        return {(each.id, each.domain) for each in channels if each.domain in wanted}
-    cards = [each for each in channels if each.domain == "gpu"]
-    cards = cards or [each for each in channels if each.domain == "module" and each.pci]
+        return {(channel.id, channel.domain) for channel in channels if channel.domain in wanted}
+    cards = [channel for channel in channels if channel.domain == "gpu"]
+    cards = cards or [channel for channel in channels if channel.domain == "module" and channel.pci]
     uuids = {_digits(uuid) for uuid in (timed.uuid, *timed.others) if uuid}
-    found = {
-        (each.id, each.domain) for each in cards if _digits(each.id) in uuids or (timed.pci and each.pci == timed.pci)
+    ours = {
+        (card.id, card.domain) for card in cards if _digits(card.id) in uuids or (timed.pci and card.pci == timed.pci)
     }
-    if found and (timed.devices == 1 or len(uuids & {_digits(each.id) for each in cards}) == timed.devices):
-        return found
-    every = {(each.id, each.domain) for each in cards}
+    if ours and (timed.devices == 1 or len(uuids & {_digits(card.id) for card in cards}) == timed.devices):
+        return ours
+    every = {(card.id, card.domain) for card in cards}
     return every if len(every) == timed.devices else set()
 
 
@@ -130,36 +132,36 @@ def _energy(
     sensors: Sequence[SensorEnergy], telemetry: Sequence[Conditions], timed: Timed, known: Mapping[str, str]
 ) -> tuple[Energy, dict[str, str]]:
     """Return the energy of the devices and of the machine, and the reasons for nulls; `known` has those of sensors."""
-    of = {id(each): f"energy.sensors[{at}]" for at, each in enumerate(sensors)}
+    paths = {id(sensor): f"energy.sensors[{at}]" for at, sensor in enumerate(sensors)}
 
-    def total(these: Sequence[SensorEnergy], name: str) -> tuple[float | None, str]:
+    def total(summed: Sequence[SensorEnergy], name: str) -> tuple[float | None, str]:
         """Return the sum of a field; it is null if any part is missing."""
-        values = [getattr(each, name) for each in these]
+        values = [getattr(sensor, name) for sensor in summed]
         missing = [
-            f"{each.id}: {known[f'{of[id(each)]}.{name}']}"
-            for each, value in zip(these, values, strict=True)
+            f"{sensor.id}: {known[f'{paths[id(sensor)]}.{name}']}"
+            for sensor, value in zip(summed, values, strict=True)
             if value is None
         ]
         return (
             (None, "; ".join(missing) or "no sensor covers it") if missing or not values else (float(sum(values)), "")
         )
 
-    ours = _once([each for each in sensors if each.measured])
+    ours = _once([sensor for sensor in sensors if sensor.measured])
     every = _once(sensors)
     durations = [
-        (each.end_ns - each.begin_ns) / 1e9
-        for each in ours or every
-        if each.begin_ns is not None and each.end_ns is not None
+        (sensor.end_ns - sensor.begin_ns) / 1e9
+        for sensor in ours or every
+        if sensor.begin_ns is not None and sensor.end_ns is not None
     ]
     duration_s = durations[0] if durations else 0.0
     reasons = {}
     energy_j, why = total(ours, "energy_J")
     if not ours:
-        cards = sum(each.domain == "gpu" for each in sensors) if timed.platform != "cpu" else 0
+        cards = sum(sensor.domain == "gpu" for sensor in sensors) if timed.platform != "cpu" else 0
         why = f"it is unknown which of {cards} cards ran it" if cards else f"no sensor here covers {timed.platform}"
         if 0 < cards < timed.devices:
             why = f"{timed.devices} cards ran it, but only {cards} can be read"
-    elif any("shared" in each.flags for each in ours):
+    elif any("shared" in sensor.flags for sensor in ours):
         energy_j, why = None, f"the sensor covers more than what ran the case: {ours[0].scope}"
     total_j, total_why = total(every, "energy_J")
     idle_w, idle_why = total(ours, "idle_W")
@@ -175,17 +177,17 @@ def _energy(
     flags: list[EnergyFlag] = []
     if duration_s < SHORT_S and (energy_j is not None or total_j is not None):
         flags.append("energy_short")
-    if any(each.measured and each.slowdowns for each in telemetry):
+    if any(conditions.measured and conditions.slowdowns for conditions in telemetry):
         flags.append("throttled")
-    flags += [name for name in ("counter_suspect", "aliasing", "gaps") if any(name in each.flags for each in ours)]
+    flags += [name for name in ("counter_suspect", "aliasing", "gaps") if any(name in sensor.flags for sensor in ours)]
     return Energy(
         duration_s=duration_s,
         steps=timed.steps,
         samples=timed.samples,
-        domains=sorted({each.domain for each in ours}),
+        domains=sorted({sensor.domain for sensor in ours}),
         energy_J=energy_j,
         idle_W=idle_w,
-        total_domains=sorted({each.domain for each in every}),
+        total_domains=sorted({sensor.domain for sensor in every}),
         total_J=total_j,
         total_idle_W=total_idle_w,
         sensors=list(sensors),
@@ -195,16 +197,16 @@ def _energy(
 
 def _once(sensors: Sequence[SensorEnergy]) -> list[SensorEnergy]:
     """Return sensors without overlap: one meter per domain, preferably with a counter, and no domain with its parts."""
-    domains = {each.domain for each in sensors}
+    domains = {sensor.domain for sensor in sensors}
     first: dict[Domain, str] = {}
-    for each in sorted(sensors, key=lambda each: each.method != "counter"):
-        first.setdefault(each.domain, each.meter)
+    for sensor in sorted(sensors, key=lambda sensor: sensor.method != "counter"):
+        first.setdefault(sensor.domain, sensor.meter)
     return [
-        each
-        for each in sensors
-        if first[each.domain] == each.meter
-        and each.domain not in _BESIDE
-        and not _PARTS.get(each.domain, set()) & domains
+        sensor
+        for sensor in sensors
+        if first[sensor.domain] == sensor.meter
+        and sensor.domain not in _BESIDE
+        and not _PARTS.get(sensor.domain, set()) & domains
     ]
 
 
@@ -213,18 +215,18 @@ def _conditions(meter: str, of: Sequence[Series], edges_ns: tuple[int, int], mea
     ranges: dict[str, Range] = {}
     throttle: dict[str, float] = {}
     throttle_s: dict[str, float] = {}
-    for each in of:
-        inside, quantity = each.within(*edges_ns).valid().values, each.channel.quantity
+    for one in of:
+        inside, quantity = one.within(*edges_ns).valid().values, one.channel.quantity
         if quantity in SOURCES or not len(inside):
             continue
         if quantity == "throttle_mask":
             masks = inside.astype(np.uint64)
-            for word in set(each.channel.bits.values()):
-                bits = sum(bit for bit, of_bit in each.channel.bits.items() if of_bit == word)
+            for word in set(one.channel.bits.values()):
+                bits = sum(bit for bit, of_bit in one.channel.bits.items() if of_bit == word)
                 if share := float(np.mean(masks & np.uint64(bits) != 0)):
                     throttle[word] = share
         elif quantity == "throttle_time_s":
-            throttle_s[each.channel.what] = float(inside[-1] - inside[0])
+            throttle_s[one.channel.what] = float(inside[-1] - inside[0])
         else:
             ranges[quantity] = Range(float(inside.mean()), float(inside.min()), float(inside.max()), len(inside))
     if not (ranges or throttle or throttle_s):
@@ -244,16 +246,16 @@ def _conditions(meter: str, of: Sequence[Series], edges_ns: tuple[int, int], mea
 def _reports(sampled: Sequence[Sampled], period_s: float) -> list[MeterReport]:
     """Return the report on each meter."""
     reports = []
-    for one in sampled:
-        late_ms = [sample.late_ns / 1e6 for sample in one.samples if not sample.mark]
+    for meter in sampled:
+        late_ms = [sample.late_ns / 1e6 for sample in meter.samples if not sample.mark]
         reports.append(
             MeterReport(
-                meter=one.meter,
-                channels=len(one.channels),
+                meter=meter.meter,
+                channels=len(meter.channels),
                 ticks=len(late_ms),
                 period_ms=period_s * 1e3 if late_ms else None,
                 late_p95_ms=float(np.percentile(late_ms, 95)) if late_ms else None,
-                unavailable=list(one.unavailable),
+                unavailable=list(meter.unavailable),
             )
         )
     return reports
@@ -265,3 +267,62 @@ def _lacking(reports: Sequence[MeterReport]) -> str:
         return f"{reports[0].meter}: {'; '.join(missing.text for missing in reports[0].unavailable)}"
     words = [f"{report.meter}: {report.unavailable[0].reason}" for report in reports if report.unavailable]
     return f"no sensor can be read ({', '.join(words)})" if words else "no meter was read (--power=none)"
+
+
+def sum_over_nodes(names: Sequence[str], accounts: Sequence[Accounts]) -> Accounts:
+    """Return the energy parts of a record from those of each node.
+
+    Energies and idle powers are sums. A sum is null if a part of it is; the reason then names the node, unless it is
+    the same on all. The duration is that of the longest window, and flags are those of any node.
+    """
+    sensors: list[SensorEnergy] = []
+    telemetry: list[Conditions] = []
+    meters: list[MeterReport] = []
+    reasons: dict[str, str] = {}
+    for node, account in enumerate(accounts):
+        for path, why in account.reasons.items():
+            if match := _SENSOR.fullmatch(path):
+                reasons[f"energy.sensors[{len(sensors) + int(match[1])}]{match[2]}"] = why
+        sensors += [replace(sensor, node=node) for sensor in (account.energy.sensors if account.energy else [])]
+        telemetry += [replace(conditions, node=node) for conditions in account.telemetry]
+        meters += [replace(report, node=node) for report in account.meters]
+    energies = [account.energy for account in accounts if account.energy]
+    if not energies:
+        why = _by_node(names, [account.reasons["energy"] for account in accounts])
+        return Accounts(None, telemetry, meters, {"energy": why})
+    sums: dict[str, float | None] = {}
+    for name in _SUMS:
+        values = [getattr(account.energy, name) if account.energy else None for account in accounts]
+        known = [value for value in values if value is not None]
+        sums[name] = sum(known) if len(known) == len(values) else None
+        if sums[name] is None:
+            lacking = [
+                account.reasons[f"energy.{name}" if account.energy else "energy"] if value is None else ""
+                for account, value in zip(accounts, values, strict=True)
+            ]
+            reasons[f"energy.{name}"] = _by_node(names, lacking)
+    return Accounts(
+        Energy(
+            duration_s=max(energy.duration_s for energy in energies),
+            steps=energies[0].steps,
+            samples=energies[0].samples,
+            domains=sorted({domain for energy in energies for domain in energy.domains}),
+            energy_J=sums["energy_J"],
+            idle_W=sums["idle_W"],
+            total_domains=sorted({domain for energy in energies for domain in energy.total_domains}),
+            total_J=sums["total_J"],
+            total_idle_W=sums["total_idle_W"],
+            sensors=sensors,
+            flags=list(dict.fromkeys(flag for energy in energies for flag in energy.flags)),
+        ),
+        telemetry,
+        meters,
+        reasons,
+    )
+
+
+def _by_node(names: Sequence[str], reasons: Sequence[str]) -> str:
+    """Return the reasons of nodes, empty for one that has none, as one; the names are left out if all are the same."""
+    if len({*reasons}) == 1:
+        return reasons[0]
+    return "; ".join(f"node {name}: {why}" for name, why in zip(names, reasons, strict=True) if why)

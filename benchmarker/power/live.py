@@ -10,7 +10,7 @@ from msgspec import Struct
 
 if TYPE_CHECKING:
     from benchmarker.api.meter import Channel
-    from benchmarker.power.sampler import Found, Sample
+    from benchmarker.power.sampler import MeterProbe, Sample
 
 
 LEAST_S = 0.05
@@ -59,7 +59,7 @@ class Sensor:
     peak_W: float | None = None
     trouble: dict[str, None] = field(default_factory=dict)
     _known: dict[int, tuple[int, float]] = field(default_factory=dict)
-    _told: tuple[float, float] = (0.0, 0.0)
+    _reported: tuple[float, float] = (0.0, 0.0)
     _words: dict[str, None] = field(default_factory=dict)
 
     @property
@@ -97,8 +97,8 @@ class Sensor:
     def now(self) -> Now:
         """Return the current readings; the power of a sensor with only a counter is the mean since the last report."""
         polled = self._place("power_instant_W", "power_average_W")
-        energy_j, known_s = self.energy_J - self._told[0], self.known_s - self._told[1]
-        self._told = self.energy_J, self.known_s
+        energy_j, known_s = self.energy_J - self._reported[0], self.known_s - self._reported[1]
+        self._reported = self.energy_J, self.known_s
         power_w = self._value(polled) if polled is not None else energy_j / known_s if known_s else None
         words, self._words = list(self._words), {}
         return Now(
@@ -157,14 +157,14 @@ class Sensor:
             self._words[channel.what] = None
 
 
-def sensors(found: Mapping[str, Found]) -> list[Sensor]:
+def sensors(probes: Mapping[str, MeterProbe]) -> list[Sensor]:
     """Return the sensors that the meters found, in the meters' order of components."""
-    made: dict[tuple[str, str], dict[str, dict[int, Channel]]] = {}
-    for meter, each in found.items():
-        for at, channel in enumerate(each.channels):
-            domains = made.setdefault((meter, channel.id), {})
+    by_component: dict[tuple[str, str], dict[str, dict[int, Channel]]] = {}
+    for meter, probe in probes.items():
+        for at, channel in enumerate(probe.channels):
+            domains = by_component.setdefault((meter, channel.id), {})
             domains.setdefault(channel.domain, {})[at] = channel
-    return [Sensor(meter, channels) for (meter, _), domains in made.items() for channels in domains.values()]
+    return [Sensor(meter, channels) for (meter, _), domains in by_component.items() for channels in domains.values()]
 
 
 def take(several: Iterable[Sensor], samples: Mapping[str, Sample]) -> None:

@@ -14,7 +14,7 @@ import signal
 import socket
 import sys
 import time
-from typing import TYPE_CHECKING, get_args
+from typing import BinaryIO, get_args
 
 import msgspec
 from msgspec import Struct
@@ -24,15 +24,12 @@ from benchmarker.api.meter import Channel, Meter, NoMeterError, Reading, Reason,
 from benchmarker.files.atomic import as_json
 from benchmarker.hooks import registry
 
-if TYPE_CHECKING:
-    from typing import BinaryIO
-
 REASONS = frozenset(get_args(Reason))
 FLUSH_NS = 1_000_000_000
 """Time between flushes: a sampler that is killed loses at most the readings of this time."""
 
 
-class Request(Struct, frozen=True):
+class SamplingRequest(Struct, frozen=True):
     """Find what the meters read for a case on a platform, then sample the last meter `hz` times per second.
 
     `worker` is the socket on which the worker requests readings at an edge; -1 if there is no worker.
@@ -44,7 +41,7 @@ class Request(Struct, frozen=True):
     worker: int = -1
 
 
-class Found(Struct, frozen=True):
+class MeterProbe(Struct, frozen=True):
     """What a meter can read, and what is unavailable."""
 
     channels: tuple[Channel, ...] = ()
@@ -75,27 +72,27 @@ def main() -> None:
     os.dup2(2, 1)
     sys.stdout = sys.stderr  # a library's output then comes before the error that follows it, not at the end
     control = socket.socket(fileno=0)
-    request = msgspec.json.decode(control.makefile("rb").readline(), type=Request)
+    request = msgspec.json.decode(control.makefile("rb").readline(), type=SamplingRequest)
     for name in request.meters:
-        meter, found = _open(name, request.device)
-        control.sendall(as_json(found) + b"\n")
+        meter, probe = _open(name, request.device)
+        control.sendall(as_json(probe) + b"\n")
     if meter and request.hz:
         _sample(meter, request, control, output)
     os._exit(0)  # everything is written; a driver's own clean-up may hang
 
 
-def _open(name: str, device: str | None) -> tuple[Meter | None, Found]:
+def _open(name: str, device: str | None) -> tuple[Meter | None, MeterProbe]:
     """Open a meter; return it with what it reads, or why there is none."""
     try:
         meter: Meter = registry.load([f"meter.{name}"]).hook.make_meter(device=device)
     except NoMeterError as error:
-        return None, Found(unavailable=(error.unavailable,))
+        return None, MeterProbe(unavailable=(error.unavailable,))
     except UserError as error:
-        return None, Found(unavailable=(Unavailable("", "library_missing", str(error)),))
-    return meter, Found(tuple(meter.channels), tuple(meter.unavailable))
+        return None, MeterProbe(unavailable=(Unavailable("", "library_missing", str(error)),))
+    return meter, MeterProbe(tuple(meter.channels), tuple(meter.unavailable))
 
 
-def _sample(meter: Meter, request: Request, control: socket.socket, output: BinaryIO) -> None:
+def _sample(meter: Meter, request: SamplingRequest, control: socket.socket, output: BinaryIO) -> None:
     """Read at each tick, and immediately on the worker's request; missed ticks are skipped."""
     encode = msgspec.json.Encoder().encode
     selector = selectors.SelectSelector()  # other selectors round timeouts up to whole milliseconds
@@ -137,11 +134,11 @@ def _sample(meter: Meter, request: Request, control: socket.socket, output: Bina
 def _readings(meter: Meter) -> tuple[Reading, ...]:
     """Read each channel exactly once; a number that is not finite means that there is no value."""
     readings: list[Reading] = []
-    for each in meter.read():
-        if isinstance(each, str):
-            readings.append(each if each in REASONS else "driver")
+    for value in meter.read():
+        if isinstance(value, str):
+            readings.append(value if value in REASONS else "driver")
         else:
-            readings.append(float(each) if math.isfinite(each) else "sentinel")
+            readings.append(float(value) if math.isfinite(value) else "sentinel")
     if len(readings) != len(meter.channels):
         raise ValueError(f"{len(readings)} readings of {len(meter.channels)} channels")
     return tuple(readings)

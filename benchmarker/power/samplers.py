@@ -9,8 +9,10 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, BinaryIO
+from types import TracebackType
+from typing import BinaryIO
 
 import msgspec
 
@@ -20,12 +22,8 @@ from benchmarker.api.meter import SOURCES, Channel, Unavailable
 from benchmarker.files.locks import temporary
 from benchmarker.formatting import clean
 from benchmarker.hooks import registry
-from benchmarker.power.sampler import Found, Request, Sample
-from benchmarker.power.window import SamplerLink
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from types import TracebackType
+from benchmarker.power.sampler import MeterProbe, Sample, SamplingRequest
+from benchmarker.power.sampler_client import SamplerLink
 
 ANSWER_S = 15.0
 """Time limit for a meter's answer; a driver that must wake eight cards first takes several seconds."""
@@ -51,22 +49,22 @@ def meters(power: str) -> list[str]:
     return names
 
 
-def find(names: Sequence[str], device: str | None, environment: Mapping[str, str]) -> dict[str, Found]:
+def probe(names: Sequence[str], device: str | None, environment: Mapping[str, str]) -> dict[str, MeterProbe]:
     """Return what each meter reads here, or why it reads nothing; the wait for each is at most ANSWER_S.
 
     One process queries them in turn. If a meter makes it hang or crash, another process continues with the next meter.
     """
-    found: dict[str, Found] = {}
-    while waiting := tuple(name for name in names if name not in found):
+    probes: dict[str, MeterProbe] = {}
+    while waiting := tuple(name for name in names if name not in probes):
         with contextlib.ExitStack() as stack:
             with guard.uninterrupted():
-                sampler = _Sampler(Request(waiting, device), environment)
+                sampler = _Sampler(SamplingRequest(waiting, device), environment)
                 stack.callback(sampler.end)
             for name in waiting:
-                found[name] = sampler.answer(time.monotonic() + ANSWER_S)
+                probes[name] = sampler.answer(time.monotonic() + ANSWER_S)
                 if sampler.lost:
                     break
-    return found
+    return probes
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +93,7 @@ class Readings:
 class Sampling:
     """A context with samplers of some meters, from before a worker starts until after it has ended.
 
-    `found` is what each meter reads here, or why it reads nothing. `rest_ns` is the idle period.
+    `probes` says what each meter reads here, or why it reads nothing. `rest_ns` is the idle period.
     """
 
     names: Sequence[str]
@@ -103,16 +101,16 @@ class Sampling:
     hz: float
     environment: Mapping[str, str]
     rest_ns: tuple[int, int] = (0, 0)
-    found: dict[str, Found] = field(default_factory=dict)
+    probes: dict[str, MeterProbe] = field(default_factory=dict)
     _samplers: list[_Sampler] = field(default_factory=list)
 
     def __enter__(self) -> Sampling:
         try:
             for name in self.names:
                 with guard.uninterrupted():
-                    self._samplers.append(_Sampler(Request((name,), self.device, self.hz), self.environment))
+                    self._samplers.append(_Sampler(SamplingRequest((name,), self.device, self.hz), self.environment))
             deadline = time.monotonic() + ANSWER_S
-            self.found = {sampler.meter: sampler.answer(deadline) for sampler in self._samplers}
+            self.probes = {sampler.meter: sampler.answer(deadline) for sampler in self._samplers}
         except BaseException:
             self._end()
             raise
@@ -129,12 +127,12 @@ class Sampling:
         time.sleep(seconds)
         self.rest_ns = (began_ns, time.monotonic_ns())
 
-    def lines(self) -> dict[str, SamplerLink]:
+    def links(self) -> dict[str, SamplerLink]:
         """Return the worker's connection to each sampler that has something to read."""
         return {
-            sampler.meter: _line(sampler.theirs.fileno(), self.found[sampler.meter].channels)
+            sampler.meter: _link(sampler.worker_end.fileno(), self.probes[sampler.meter].channels)
             for sampler in self._samplers
-            if self.found[sampler.meter].channels
+            if self.probes[sampler.meter].channels
         }
 
     def forget(self) -> None:
@@ -148,7 +146,7 @@ class Sampling:
         """Stop the samplers; return everything that they read."""
         for sampler in self._samplers:
             sampler.stop()
-        return [sampler.sampled(self.found[sampler.meter]) for sampler in self._samplers]
+        return [sampler.sampled(self.probes[sampler.meter]) for sampler in self._samplers]
 
     def _end(self) -> None:
         for sampler in self._samplers:
@@ -158,20 +156,20 @@ class Sampling:
 class _Sampler:
     """One sampler process, the sockets to it and the files that it writes to."""
 
-    def __init__(self, request: Request, environment: Mapping[str, str]) -> None:
+    def __init__(self, request: SamplingRequest, environment: Mapping[str, str]) -> None:
         self.meter = request.meters[-1]
         self.lost = ""
-        self._heard = b""
+        self._received = b""
         self.control, control = socket.socketpair()
-        self.theirs, worker = socket.socketpair()
+        self.worker_end, worker = socket.socketpair()
         self.samples: BinaryIO = tempfile.TemporaryFile(dir=temporary())  # noqa: SIM115 - closed by `end`
-        self.said: BinaryIO = tempfile.TemporaryFile(dir=temporary())  # noqa: SIM115 - closed by `end`
+        self.errors: BinaryIO = tempfile.TemporaryFile(dir=temporary())  # noqa: SIM115 - closed by `end`
         try:
             self.process = subprocess.Popen(
                 guard.command("benchmarker.power.sampler"),
                 stdin=control.fileno(),
                 stdout=self.samples,
-                stderr=self.said,
+                stderr=self.errors,
                 pass_fds=[worker.fileno()],
                 env={**os.environ, **environment},
                 start_new_session=True,
@@ -182,32 +180,32 @@ class _Sampler:
             control.close()
             worker.close()
 
-    def answer(self, deadline: float) -> Found:
+    def answer(self, deadline: float) -> MeterProbe:
         """Return what the next of its meters reads; sets `lost` if it does not answer in time or ends."""
-        while b"\n" not in self._heard:
+        while b"\n" not in self._received:
             try:
                 self.control.settimeout(max(0.001, deadline - time.monotonic()))
                 chunk = self.control.recv(1 << 16)
             except TimeoutError:
                 self.lost = f"no answer within {ANSWER_S:g} s"
-                return Found(unavailable=(Unavailable("", "stalled", self.lost),))
+                return MeterProbe(unavailable=(Unavailable("", "stalled", self.lost),))
             if not chunk:
                 self.lost = self.ended()
-                return Found(unavailable=(Unavailable("", "driver", self.lost),))
-            self._heard += chunk
-        line, _, self._heard = self._heard.partition(b"\n")
+                return MeterProbe(unavailable=(Unavailable("", "driver", self.lost),))
+            self._received += chunk
+        line, _, self._received = self._received.partition(b"\n")
         try:
-            return msgspec.json.decode(line, type=Found)
+            return msgspec.json.decode(line, type=MeterProbe)
         except msgspec.DecodeError as error:
             self.lost = f"it describes a channel that is not valid: {clean(str(error))}"
-            return Found(unavailable=(Unavailable("", "driver", self.lost),))
+            return MeterProbe(unavailable=(Unavailable("", "driver", self.lost),))
 
     def ended(self) -> str:
         """Describe how the process ended unexpectedly."""
         status = self.process.wait()
         how = f"by {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
-        self.said.seek(0)
-        *_, last = ["", *self.said.read().decode(errors="replace").strip().splitlines()]
+        self.errors.seek(0)
+        *_, last = ["", *self.errors.read().decode(errors="replace").strip().splitlines()]
         return f"its process ended {how}" + (f": {last[:300]}" if last else "")
 
     def stop(self) -> None:
@@ -221,7 +219,7 @@ class _Sampler:
         except subprocess.TimeoutExpired:
             self.lost = f"it did not answer for {STOP_S:g} s, and was ended"
 
-    def sampled(self, found: Found) -> Sampled:
+    def sampled(self, probe: MeterProbe) -> Sampled:
         """Return what it read until it ended; a truncated last line is dropped."""
         self.samples.seek(0)
         lines = self.samples.read().split(b"\n")[:-1]
@@ -230,21 +228,21 @@ class _Sampler:
             samples.extend(msgspec.json.decode(line, type=Sample) for line in lines)
         except msgspec.DecodeError as error:
             self.lost = f"a sample is not valid: {clean(str(error))}"
-        unavailable = found.unavailable
-        if found.channels and self.lost:
+        unavailable = probe.unavailable
+        if probe.channels and self.lost:
             unavailable = (*unavailable, Unavailable("", "stalled" if "answer" in self.lost else "lost", self.lost))
-        return Sampled(self.meter, found.channels, unavailable, samples)
+        return Sampled(self.meter, probe.channels, unavailable, samples)
 
     def end(self) -> None:
         """Kill the process, and close its sockets and files."""
         guard.end(self.process)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(STOP_S)  # one that hangs in the kernel dies when its driver releases it
-        for each in (self.control, self.theirs, self.samples, self.said):
-            each.close()
+        for opened in (self.control, self.worker_end, self.samples, self.errors):
+            opened.close()
 
 
-def _line(descriptor: int, channels: Sequence[Channel]) -> SamplerLink:
+def _link(descriptor: int, channels: Sequence[Channel]) -> SamplerLink:
     """Return the connection to a sampler, with the indices of the readings that show whether a device is warm."""
     graphics = [at for at, channel in enumerate(channels) if channel.domain == "gpu"]
     ours = graphics or [at for at, channel in enumerate(channels) if channel.domain == "package"]

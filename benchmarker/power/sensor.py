@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarker.power.series import aliases, gaps_s, integral, risen, still_s, update_s
-from benchmarker.records.energy import SensorEnergy
+from benchmarker.power.series import Series, aliases, gaps_s, integral, risen, still_s, update_s
+from benchmarker.records.energy import SensorEnergy, SensorFlag
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy.typing as npt
-
-    from benchmarker.power.series import Series
-    from benchmarker.records.energy import SensorFlag
 
 AGREEMENT = 0.1
 """The counter is suspect if it differs from the polled powers by a larger share."""
@@ -56,9 +52,11 @@ class _Part:
     flags: list[SensorFlag] = field(default_factory=list)
 
 
-def sensor(meter: str, of: Sequence[Series], timing: Timing, *, measured: bool) -> tuple[SensorEnergy, dict[str, str]]:
+def sensor_energy(
+    meter: str, of: Sequence[Series], timing: Timing, *, measured: bool
+) -> tuple[SensorEnergy, dict[str, str]]:
     """Return the sensor of these series, one of which is energy or power, and the reasons for its nulls by field."""
-    by_quantity: dict[str, Series] = {each.channel.quantity: each for each in of}
+    by_quantity: dict[str, Series] = {one.channel.quantity: one for one in of}
     counter, polled = by_quantity.get("energy_J"), _polled(by_quantity, timing)
     source = polled or counter
     assert source is not None
@@ -67,7 +65,7 @@ def sensor(meter: str, of: Sequence[Series], timing: Timing, *, measured: bool) 
     observed_s = update_s(source)
     reasons: dict[str, str] = {}
 
-    def told(name: str, value: Any, why: str) -> Any:
+    def or_reason(name: str, value: Any, why: str) -> Any:
         if value is None:
             reasons[name] = why
         return value
@@ -106,24 +104,24 @@ def sensor(meter: str, of: Sequence[Series], timing: Timing, *, measured: bool) 
         domain=channel.domain,
         scope=channel.scope,
         measured=measured,
-        begin_ns=told("begin_ns", begin_ns, counted.why),
-        end_ns=told("end_ns", end_ns, counted.why),
-        energy_J=told("energy_J", energy_j, none),
-        method=told("method", method, none),
-        polled_J=told("polled_J", held.energy_J, held.why),
-        ratio=told("ratio", ratio, counted.why or held.why),
-        mean_W=told("mean_W", mean_w, none),
-        p50_W=told("p50_W", p50, none),
-        p95_W=told("p95_W", p95, none),
-        peak_W=told("peak_W", peak, none),
-        idle_W=told(
+        begin_ns=or_reason("begin_ns", begin_ns, counted.why),
+        end_ns=or_reason("end_ns", end_ns, counted.why),
+        energy_J=or_reason("energy_J", energy_j, none),
+        method=or_reason("method", method, none),
+        polled_J=or_reason("polled_J", held.energy_J, held.why),
+        ratio=or_reason("ratio", ratio, counted.why or held.why),
+        mean_W=or_reason("mean_W", mean_w, none),
+        p50_W=or_reason("p50_W", p50, none),
+        p95_W=or_reason("p95_W", p95, none),
+        peak_W=or_reason("peak_W", peak, none),
+        idle_W=or_reason(
             "idle_W",
             _mean_w(at_rest, timing.rest_ns),
             "it was not read, or not correctly, while the machine was idle; --power=auto adds an idle period",
         ),
         update_ms=channel.update_ms,
         window_ms=channel.window_ms,
-        observed_update_ms=told(
+        observed_update_ms=or_reason(
             "observed_update_ms",
             observed_s and observed_s * 1e3,
             "its value changed too rarely to determine an update interval",

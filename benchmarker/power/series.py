@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy.typing as npt
 
     from benchmarker.api.meter import Channel, Reason
@@ -54,25 +53,26 @@ class Series:
 def series(channels: Sequence[Channel], samples: Sequence[Sample]) -> list[Series]:
     """Return the readings by channel."""
     time_ns = np.array([sample.time_ns for sample in samples], dtype=np.int64)
-    found = []
+    all_series = []
     for at, channel in enumerate(channels):
         readings = [sample.readings[at] for sample in samples]
-        values = np.array([each if isinstance(each, float) else np.nan for each in readings], dtype=np.float64)
-        found.append(Series(channel, time_ns, values, Counter(each for each in readings if isinstance(each, str))))
-    return found
+        values = np.array([value if isinstance(value, float) else np.nan for value in readings], dtype=np.float64)
+        missing = Counter(reason for reason in readings if isinstance(reason, str))
+        all_series.append(Series(channel, time_ns, values, missing))
+    return all_series
 
 
-def update_s(these: Series) -> float | None:
+def update_s(readings: Series) -> float | None:
     """Return the median time between two changes of the value, s; None if there were ten changes or fewer.
 
     It cannot be less than the time between two readings.
     """
-    known = these.valid()
+    known = readings.valid()
     changed = known.time_ns[1:][np.diff(known.values) != 0]
     return float(np.median(np.diff(changed))) / 1e9 if len(changed) > LEAST_CHANGES else None
 
 
-def mended(
+def without_wraps(
     rises: npt.NDArray[np.float64], seconds: npt.NDArray[np.float64], wraps_at: float | None
 ) -> npt.NDArray[np.float64]:
     """Return the rises of a counter in these times, corrected for wraps; NaN where it ran backwards.
@@ -85,33 +85,33 @@ def mended(
     return np.where(back, np.where((across >= 0) & (across <= most), across, np.nan), rises)
 
 
-def risen(these: Series) -> tuple[npt.NDArray[np.float64], int]:
-    """Return the rises of a counter between successive valid readings (see `mended`), and how often it wrapped."""
-    rises = np.diff(these.values)
-    found = mended(rises, np.diff(these.time_ns) / 1e9, these.channel.wraps_at)
-    return found, int(((rises < 0) & ~np.isnan(found)).sum())
+def risen(readings: Series) -> tuple[npt.NDArray[np.float64], int]:
+    """Return the rises of a counter between successive valid readings (see `without_wraps`), and how often it did."""
+    rises = np.diff(readings.values)
+    corrected = without_wraps(rises, np.diff(readings.time_ns) / 1e9, readings.channel.wraps_at)
+    return corrected, int(((rises < 0) & ~np.isnan(corrected)).sum())
 
 
-def still_s(these: Series) -> float:
+def still_s(readings: Series) -> float:
     """Return the longest time for which a counter did not change, s."""
-    edges = np.flatnonzero(np.diff(these.values) != 0) + 1
-    runs = np.split(these.time_ns, edges)
+    edges = np.flatnonzero(np.diff(readings.values) != 0) + 1
+    runs = np.split(readings.time_ns, edges)
     return max((int(run[-1] - run[0]) for run in runs if len(run)), default=0) / 1e9
 
 
-def integral(these: Series, begin_ns: int, end_ns: int) -> float:
+def integral(readings: Series, begin_ns: int, end_ns: int) -> float:
     """Integrate with each value held until the next, the first and the last extended to the edges: J for powers in W.
 
     Repeated values count as often as they were read. Dropping repeats and interpolating linearly would lose the time
     before the first change and after the last.
     """
-    edges = np.concatenate([[begin_ns], these.time_ns[1:], [end_ns]])
-    return float(np.dot(these.values, np.diff(edges)) / 1e9)
+    edges = np.concatenate([[begin_ns], readings.time_ns[1:], [end_ns]])
+    return float(np.dot(readings.values, np.diff(edges)) / 1e9)
 
 
-def gaps_s(these: Series, begin_ns: int, end_ns: int, longest_s: float) -> tuple[int, float]:
+def gaps_s(readings: Series, begin_ns: int, end_ns: int, longest_s: float) -> tuple[int, float]:
     """Return how many times without a reading are longer than `longest_s`, and the sum of their excess, s."""
-    between = np.diff(np.concatenate([[begin_ns], these.time_ns, [end_ns]])) / 1e9
+    between = np.diff(np.concatenate([[begin_ns], readings.time_ns, [end_ns]])) / 1e9
     beyond = between[between > longest_s] - longest_s
     return len(beyond), float(beyond.sum())
 

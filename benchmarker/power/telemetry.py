@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,9 +17,6 @@ from benchmarker.api.meter import Channel
 from benchmarker.files import regular
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
-
     import pandas as pd
 
     from benchmarker.power.samplers import Sampled
@@ -59,22 +58,22 @@ def encode(*nodes: Sequence[Sampled]) -> bytes:
     (`begin` and `end` of the timed part, `look` in preheat); it is empty for a tick. `value` is in the unit that the
     `quantity` names; if it is null, `reason` states why.
     """
-    channels = [{one.meter: one.channels for one in sampled if one.channels} for sampled in nodes]
+    channels = [{meter.meter: meter.channels for meter in sampled if meter.channels} for sampled in nodes]
     return _written((_table(node, sampled) for node, sampled in enumerate(nodes)), msgspec.json.encode(channels))
 
 
 def _table(node: int, sampled: Sequence[Sampled]) -> pa.Table:
     """Return the readings of a node in order of time."""
     tables = [_SCHEMA.empty_table()]
-    for one in sampled:
-        samples, channels = one.samples, one.channels
+    for meter in sampled:
+        samples, channels = meter.samples, meter.channels
         readings = [reading for sample in samples for reading in sample.readings]
         columns: dict[str, list[Any]] = {
             "node": [node] * len(readings),
             "time_ns": [sample.time_ns for sample in samples for _ in channels],
             "mark": [sample.mark for sample in samples for _ in channels],
-            "meter": [one.meter] * len(readings),
-            **{name: [getattr(each, name) for each in channels] * len(samples) for name in _OF_CHANNEL},
+            "meter": [meter.meter] * len(readings),
+            **{name: [getattr(channel, name) for channel in channels] * len(samples) for name in _OF_CHANNEL},
             "value": [reading if isinstance(reading, float) else None for reading in readings],
             "reason": ["" if isinstance(reading, float) else reading for reading in readings],
         }
@@ -84,14 +83,14 @@ def _table(node: int, sampled: Sequence[Sampled]) -> pa.Table:
 
 def renamed(path: Path, rename: Callable[[str], str]) -> bytes:
     """Return the time series in a file, encoded, with its texts changed by `rename`; raises `UserError` like `read`."""
-    found = read(path)
-    table = pa.Table.from_pandas(found.readings, _SCHEMA, preserve_index=False)
+    series = read(path)
+    table = pa.Table.from_pandas(series.readings, _SCHEMA, preserve_index=False)
     for at, name in enumerate(COLUMNS):
         if name in _WORDS:
             words = table[name].combine_chunks().dictionary_encode()
             texts = pa.array([rename(word) for word in words.dictionary.to_pylist()], pa.string())
             table = table.set_column(at, name, pa.DictionaryArray.from_arrays(words.indices, texts).cast(pa.string()))
-    return _written([table], rename(msgspec.json.encode(found.channels).decode()).encode())
+    return _written([table], rename(msgspec.json.encode(series.channels).decode()).encode())
 
 
 def _written(tables: Iterable[pa.Table], channels: bytes) -> bytes:

@@ -129,13 +129,13 @@ def _arrays(readings: pd.DataFrame) -> tuple[npt.NDArray[np.float64], npt.NDArra
 
 def _risen(readings: pd.DataFrame, wraps_at: float | None) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Return the mean power, W, between successive readings of an energy counter."""
-    from benchmarker.power.series import mended
+    from benchmarker.power.series import without_wraps
 
     time_s, energy = _arrays(readings)
     seconds = np.diff(time_s)
     later = seconds > 0
     seconds, rises = seconds[later], np.diff(energy)[later]
-    power = mended(rises, seconds, wraps_at) / seconds
+    power = without_wraps(rises, seconds, wraps_at) / seconds
     known = ~np.isnan(power)
     return time_s[1:][later][known], power[known]
 

@@ -1,24 +1,39 @@
-"""Measuring ceilings: a search, then its winners again. Both are runs, and an unfinished one can be continued."""
+"""Measuring ceilings: by a search, then its winners again, or by a quick survey.
+
+Both parts of a search are runs, and an unfinished one can be continued. A survey has one process for each framework,
+which tries a few sizes one after the other. What it gives up: no size is measured in a second process, nothing is
+preheated, and what one size leaves behind, such as memory of the allocator, is there for the next.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
 
 from benchmarker.api.errors import UserError
+from benchmarker.files.atomic import Fault
+from benchmarker.files.locks import scratch
 from benchmarker.formatting import count, duration_text
 from benchmarker.hooks import launchers
-from benchmarker.planning.ceiling_search import final, kind, measuring_s, thorough_s
+from benchmarker.machine import gpus
+from benchmarker.planning.ceiling_search import Survey, final, kind, measuring_s, thorough_s
 from benchmarker.records import store
+from benchmarker.records.plan import Plan
+from benchmarker.records.record import Design, Record
+from benchmarker.records.store import RunFolder
+from benchmarker.running.context import Listener
+from benchmarker.running.record_builder import Process, RecordBuilder
 from benchmarker.running.run import execute
+from benchmarker.worker.launch import Event, ending_text, run_worker
+from benchmarker.worker.protocol import Task
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from benchmarker.files.atomic import Fault
-    from benchmarker.records.plan import Plan
-    from benchmarker.records.record import Record
-    from benchmarker.records.store import RunFolder
-    from benchmarker.running.context import Listener
+SURVEY_S = 55.0
+"""Seconds, for each precision, after which no further size is begun."""
+SURVEY_TIMEOUT_S = 300.0
+"""Time limit of each process, s."""
 
 
 def measure(
@@ -68,3 +83,61 @@ def _unfinished(results: Path, plan: Plan, trials: int) -> RunFolder:
 def _measurement(results: Path, again: Plan, search: RunFolder) -> RunFolder | None:
     """The newest run that measures the winners of a search: one that began after it."""
     return next((run for run in store.same_runs(results, again, []) if run.path.name > search.path.name), None)
+
+
+def survey_s(plan: Plan) -> float:
+    """Seconds that the survey of a search may take."""
+    return SURVEY_S * max(1, len({case.precision for case in plan.cases if case.problem == "gemm"}))
+
+
+def survey(planned: Sequence[Survey], most_s: float, listener: Listener) -> list[Record]:
+    """Survey sizes for about `most_s`; returns the records of all that was begun, which are not stored."""
+    end_s = time.monotonic() + most_s
+    records: list[Record] = []
+    with scratch() as folder:
+        for number, plan in enumerate(planned):
+            left_s = max(0.0, end_s - time.monotonic())
+            most_s = left_s / (len(planned) - number)
+            begin = partial(_begin, listener, f"[{number + 1}/{len(planned)}] {plan.framework}", plan, end_s)
+            begin(0)
+            new = _survey_one(plan, most_s, folder / f"log{number}", begin, listener.on_event)
+            listener.end(new)
+            records += new
+    return records
+
+
+def _begin(listener: Listener, title: str, plan: Survey, end_s: float, number: int) -> None:
+    left_s = max(0.0, end_s - time.monotonic())
+    listener.begin(f"{title}, size {number + 1} of {len(plan.cases)}", plan.cases[number], left_s)
+
+
+def _survey_one(
+    plan: Survey, most_s: float, log: Path, begin: Callable[[int], None], listen: Callable[[Event], None]
+) -> list[Record]:
+    """The records of the cases that one process began; `begin` is called with the number of each but the first."""
+    process = Process(
+        run_id="",
+        trial_ids=tuple(store.new_id() for _ in plan.cases),
+        cases=tuple(plan.cases),
+        trial=0,
+        designs=tuple(Design(case_number=number) for number in range(len(plan.cases))),
+    )
+    environment = gpus.environment(plan.cases[0].gpu, os.environ)
+    builders = [RecordBuilder(process, number, environment) for number in range(len(plan.cases))]
+    begun = {0}
+
+    def on_event(event: Event) -> None:
+        number = event.get("of", 0)
+        if number not in begun:
+            begun.add(number)
+            begin(number)
+        for builder in builders:
+            builder.on_event(event)
+        listen(event)
+
+    task = Task(kind="survey", framework=plan.framework, cases=process.cases, required=plan.required, most_s=most_s)
+    ending = run_worker(task, environment, SURVEY_TIMEOUT_S, log, on_event)
+    for number in begun:
+        if not builders[number].done and builders[number].failure is None:
+            builders[number].fail("killed", ending_text(ending, log))
+    return [builders[number].record(ending.wall_s, ending.exit) for number in sorted(begun)]

@@ -5,19 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from benchmarker.api.case import Case, Mode
 from benchmarker.api.precision import PRECISIONS
 from benchmarker.files.locks import scratch
 from benchmarker.records.record import Check
-from benchmarker.worker.launch import converse, ending_text
+from benchmarker.worker.launch import Environment, Event, ending_text, run_worker
 from benchmarker.worker.protocol import Task
-
-if TYPE_CHECKING:
-    from benchmarker.api.case import Case, Mode
-    from benchmarker.worker.launch import Environment, Event
 
 TIMEOUT_S = 600.0
 FALL = 0.75
@@ -67,18 +63,18 @@ def check_modes(
     task = Task(kind="check", framework=case.framework, cases=(case,), modes=tuple(modes), steps=steps)
     with scratch() as folder:
         log = folder / "log"
-        ending = converse(task, environment, TIMEOUT_S, log, events.append)
+        ending = run_worker(task, environment, TIMEOUT_S, log, events.append)
         trouble = next((event["refused"] for event in events if "refused" in event), ending_text(ending, log))
-    found: dict[str, Check] = {}
+    checks: dict[str, Check] = {}
     for event in events:
         if "check" in event:
-            found[event["mode"]] = msgspec.convert(event["check"], Check)
+            checks[event["mode"]] = msgspec.convert(event["check"], Check)
         if "losses" in event:
             # JSON has no NaN and no infinity: both arrive as null. As infinity, the loss neither falls nor agrees.
             losses[case.framework] = [math.inf if loss is None else loss for loss in event["losses"]]
     return [
-        Finding(case.framework, mode, found[mode], found[mode].ok)
-        if mode in found
+        Finding(case.framework, mode, checks[mode], checks[mode].ok)
+        if mode in checks
         else Finding(case.framework, mode, None, False, trouble)
         for mode in modes
     ]

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from benchmarker.agent.remote import Agents, Nodes
+from benchmarker.api.case import Case, Measuring
+from benchmarker.api.launcher import Allocation
 from benchmarker.hooks.launchers import load_launcher
 from benchmarker.machine import gpus
-from benchmarker.machine.software import installed
+from benchmarker.machine.description import installed
 from benchmarker.power import samplers
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from benchmarker.api.case import Case, Measuring
-    from benchmarker.api.launcher import Allocation
-    from benchmarker.power.sampler import Found
-    from benchmarker.records.record import Record
-    from benchmarker.records.store import RunFolder
-    from benchmarker.worker.launch import Environment, Event
+from benchmarker.power.sampler import MeterProbe
+from benchmarker.records.record import Record
+from benchmarker.records.store import RunFolder
+from benchmarker.worker.launch import Environment, Event
 
 
 class Listener(Protocol):
@@ -64,14 +61,14 @@ class Context:
         assert self.allocation is not None
         names = tuple(self.allocation.nodes[: case.nodes])
         key = (case.measuring.power, case.device, case.devices // case.nodes)
-        return Nodes(names, self._agents, self._found_on_nodes.setdefault(key, {}))
+        return Nodes(names, self._agents, self._probes_on_nodes.setdefault(key, {}))
 
     def close(self) -> None:
         """End the agents on nodes."""
         if "_agents" in vars(self):
             self._agents.close()
 
-    def meters(self, cases: Sequence[Case]) -> Mapping[str, Found]:
+    def meters(self, cases: Sequence[Case]) -> Mapping[str, MeterProbe]:
         """What the meters can read here, for the cases of one process; nothing for two cases.
 
         Nothing on several nodes either, whose agents find it. If power was requested, the listener is told which meters
@@ -82,18 +79,18 @@ class Context:
         measuring = cases[0].measuring
         key = (measuring.power, cases[0].device, cases[0].gpu, cases[0].devices, measuring.wants_power)
         if key not in self._meters:
-            found = samplers.find(samplers.meters(measuring.power), cases[0].device, self.environment(cases[0]))
-            for text in _told(found, measuring.power, measuring.wants_power):
+            probes = samplers.probe(samplers.meters(measuring.power), cases[0].device, self.environment(cases[0]))
+            for text in _messages(probes, measuring.power, measuring.wants_power):
                 self.listener.say(text)
-            self._meters[key] = found
+            self._meters[key] = probes
         return self._meters[key]
 
-    def tell(self, nodes: Mapping[str, Mapping[str, Found]], measuring: Measuring) -> None:
-        """Tell the listener what is read on each of several nodes, once for the run, and by node if they differ."""
-        told = {node: _told(found, measuring.power, measuring.wants_power) for node, found in nodes.items()}
-        (first, *others) = told.values()
-        texts = [f"node {node}: {text}" for node, texts in told.items() for text in texts]
-        for text in first if all(each == first for each in others) else texts:
+    def report_meters(self, nodes: Mapping[str, Mapping[str, MeterProbe]], measuring: Measuring) -> None:
+        """Say to the listener what is read on each of several nodes, once for the run, and by node if they differ."""
+        by_node = {node: _messages(probes, measuring.power, measuring.wants_power) for node, probes in nodes.items()}
+        (first, *others) = by_node.values()
+        texts = [f"node {node}: {text}" for node, texts in by_node.items() for text in texts]
+        for text in first if all(other == first for other in others) else texts:
             if text not in self._said:
                 self._said.add(text)
                 self.listener.say(text)
@@ -104,7 +101,7 @@ class Context:
         return Agents(load_launcher(self.allocation.launcher), self.allocation, installed())
 
     @cached_property
-    def _found_on_nodes(self) -> dict[tuple[object, ...], dict[str, dict[str, Found]]]:
+    def _probes_on_nodes(self) -> dict[tuple[object, ...], dict[str, dict[str, MeterProbe]]]:
         return {}
 
     @cached_property
@@ -116,20 +113,21 @@ class Context:
         return {}
 
     @cached_property
-    def _meters(self) -> dict[tuple[object, ...], Mapping[str, Found]]:
+    def _meters(self) -> dict[tuple[object, ...], Mapping[str, MeterProbe]]:
         return {}
 
 
-def _told(found: Mapping[str, Found], power: str, asked: bool) -> list[str]:
-    """Messages for the user about the meters that were found."""
-    silent = {name: each.trouble for name, each in found.items() if each.trouble is not None}
-    told = [
+def _messages(probes: Mapping[str, MeterProbe], power: str, wanted: bool) -> list[str]:
+    """Messages for the user about the meters."""
+    silent = {name: probe.trouble for name, probe in probes.items() if probe.trouble is not None}
+    messages = [
         f"no power from {name}: {why}"
         for name, why in silent.items()
-        if (asked and power != samplers.AUTO) or any(missing.reason == "stalled" for missing in found[name].unavailable)
+        if (wanted and power != samplers.AUTO)
+        or any(missing.reason == "stalled" for missing in probes[name].unavailable)
     ]
-    if asked and power == samplers.AUTO:
-        reading = ", ".join(name for name in found if name not in silent) or "no meter"
+    if wanted and power == samplers.AUTO:
+        reading = ", ".join(name for name in probes if name not in silent) or "no meter"
         rest = f"; unavailable: {', '.join(silent)} (`benchmarker power` shows why)" if silent else ""
-        told.append(f"power: reading {reading}{rest}")
-    return told
+        messages.append(f"power: reading {reading}{rest}")
+    return messages

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import Literal
 
 from benchmarker.api.errors import UserError
 from benchmarker.api.launcher import JobState
 from benchmarker.hooks import launchers
 from benchmarker.records import store
-from benchmarker.records.job import LOG, Job, attempts_of, job_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    from benchmarker.records.job import Attempt
-    from benchmarker.records.record import Record
+from benchmarker.records.job import LOG, Attempt, Job, attempts_of, job_of
+from benchmarker.records.record import Record
 
 State = Literal["pending", "running", "done", "stopped", "unknown"]
 
@@ -47,7 +43,7 @@ class SubmittedRun:
     @property
     def lost(self) -> list[tuple[int, Attempt]]:
         """The starts of the job, by number, that ended without a word though the job was started again."""
-        return [(number, each) for number, each in enumerate(self.attempts[:-1]) if each.ending is None]
+        return [(number, attempt) for number, attempt in enumerate(self.attempts[:-1]) if attempt.ending is None]
 
     @property
     def failures(self) -> list[Record]:
@@ -74,23 +70,23 @@ def submitted(results: Iterable[Path]) -> list[SubmittedRun]:
 
 def _states(jobs: Sequence[Job]) -> Mapping[tuple[str, str | None], JobState]:
     """Ask each launcher once for the states of its jobs."""
-    found: dict[tuple[str, str | None], JobState] = {}
+    states: dict[tuple[str, str | None], JobState] = {}
     for name in dict.fromkeys(job.launcher for job in jobs):
         numbers = [job.number for job in jobs if job.launcher == name and job.number is not None]
-        found[name, None] = JobState("unknown", "being submitted")
+        states[name, None] = JobState("unknown", "being submitted")
         try:
-            states = launchers.load_launcher(name).states(numbers)
+            of_launcher = launchers.load_launcher(name).states(numbers)
         except UserError as error:
-            states = dict.fromkeys(numbers, JobState("unknown", str(error)))
-        found |= {(name, number): state for number, state in states.items()}
-    return found
+            of_launcher = dict.fromkeys(numbers, JobState("unknown", str(error)))
+        states |= {(name, number): state for number, state in of_launcher.items()}
+    return states
 
 
 def _unread(folder: Path, job: Job | None, fault: UserError) -> SubmittedRun:
     return SubmittedRun(folder, job, "unknown", str(fault), "", None, (), ())
 
 
-def _run(folder: Path, job: Job, told: JobState) -> SubmittedRun:
+def _run(folder: Path, job: Job, job_state: JobState) -> SubmittedRun:
     try:
         attempts = attempts_of(folder)
         plan = store.plan_of(folder) if (folder / store.PLAN).exists() else None
@@ -99,11 +95,11 @@ def _run(folder: Path, job: Job, told: JobState) -> SubmittedRun:
     records = store.read([folder])[0] if plan else []
     complete = plan is not None and sum(not store.is_cut(record) for record in records) == len(plan.order)
     state: State = "stopped"
-    detail, nodes = told.detail, told.nodes
-    if complete and told.phase in ("ended", "unknown"):
+    detail, nodes = job_state.detail, job_state.nodes
+    if complete and job_state.phase in ("ended", "unknown"):
         state, detail = "done", ""
-    elif told.phase != "ended":
-        state = told.phase
+    elif job_state.phase != "ended":
+        state = job_state.phase
     elif attempts:
         last = attempts[-1]
         ended = "trials that lost a node are left" if last.ending == "done" else last.ending

@@ -9,25 +9,23 @@ from __future__ import annotations
 import gzip
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from benchmarker.agent.conversation import converse_with_ranks
+from benchmarker.agent.supervisor import run_workers
 from benchmarker.api.errors import UserError
 from benchmarker.files import atomic
 from benchmarker.hooks import parameters, registry
 from benchmarker.records import store
 from benchmarker.records.record import Harness, Record
-from benchmarker.worker.launch import ending_text
+from benchmarker.worker.launch import Event, ending_text
 from benchmarker.worker.protocol import Task, folder_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from benchmarker.running.context import Context
-    from benchmarker.worker.launch import Event
 
 LEAST_SHARE = 0.002
 """Kernels with a smaller share of the busy time are only in the event table, not in the record."""
@@ -74,23 +72,23 @@ def _profiled(context: Context, record: Record) -> Record:
             collectives=formula or None,
             device=record.device.name if record.device else "",
         )
-        found = ingest_ranks([file for file, _ in files], expected)
+        profile = ingest_ranks([file for file, _ in files], expected)
         own = zip(store.of_ranks(record.trial_id, case.ranks), files, strict=True)
         _write(
             {
-                context.folder.events_path(record.trial_id): parquet.encode(found),
+                context.folder.events_path(record.trial_id): parquet.encode(profile),
                 **{
-                    context.folder.profile_path(each, ending): gzip.compress(file.read_bytes(), 6)
-                    for each, (file, ending) in own
+                    context.folder.profile_path(rank, ending): gzip.compress(file.read_bytes(), 6)
+                    for rank, (file, ending) in own
                 },
             }
         )
-    least = LEAST_SHARE * found.trace.busy_ns
+    least = LEAST_SHARE * profile.trace.busy_ns
     return msgspec.structs.replace(
         record,
-        trace=found.trace,
-        scopes=found.scopes,
-        kernels=[kernel for kernel in found.kernels() if kernel.busy_ns >= least],
+        trace=profile.trace,
+        scopes=profile.scopes,
+        kernels=[kernel for kernel in profile.kernels() if kernel.busy_ns >= least],
         reasons={path: reason for path, reason in record.reasons.items() if path != "trace"},
     )
 
@@ -117,10 +115,10 @@ def _take(context: Context, record: Record, into: Path) -> dict[str, str]:
         else:
             events.append(event)
 
-    logs = [context.folder.log_path(f"{each}.profile") for each in store.of_ranks(record.trial_id, case.ranks)]
+    logs = [context.folder.log_path(f"{rank}.profile") for rank in store.of_ranks(record.trial_id, case.ranks)]
     task = Task(kind="profile", framework=case.framework, cases=(case,), folder=str(into))
     try:
-        ending = converse_with_ranks(task, context.environment(case), case.measuring.timeout_s, logs, listen)
+        ending = run_workers(task, context.environment(case), case.measuring.timeout_s, logs, listen)
         text = ending_text(ending, logs[ending.rank or 0])
     finally:
         for log in logs:

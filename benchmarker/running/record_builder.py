@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from benchmarker.api.case import Case
+from benchmarker.api.launcher import Allocation
 from benchmarker.files.atomic import as_json
 from benchmarker.machine import description
 from benchmarker.planning.cases import command_line
-from benchmarker.power import energy, nodes
+from benchmarker.power import energy
 from benchmarker.power.energy import Accounts, Timed
-from benchmarker.records.record import SCHEMA_VERSION, Record, nulls, reason
+from benchmarker.records.record import SCHEMA_VERSION, Design, Record, nulls, reason
+from benchmarker.records.suite import TrialSuite
 from benchmarker.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from benchmarker.api.case import Case
-    from benchmarker.api.launcher import Allocation
     from benchmarker.power.samplers import Readings
-    from benchmarker.records.record import Design
-    from benchmarker.records.suite import TrialSuite
     from benchmarker.worker.launch import Environment, Event
 
 
@@ -88,17 +86,17 @@ class RecordBuilder:
         return tuple(self.environment["CUDA_VISIBLE_DEVICES"].split(",")) if is_known else ()
 
     def fail(self, kind: str, message: str, rank: int | None = None, node: str | None = None) -> None:
-        """Store a failure that no event reported, and the rank of a gang that failed, and its node."""
+        """Store a failure that no event reported, and the rank that failed, and its node."""
         self.failure = {"kind": kind, "message": message, "stage": self.stage, "rank": rank, "node": node}
 
-    def settle(self, readings: Sequence[Readings | None]) -> None:
+    def finish_energy(self, readings: Sequence[Readings | None]) -> None:
         """Add what the meters of each node read, None where it did not arrive; called after the worker has ended."""
-        accounts = [self._account(node, each) for node, each in enumerate(readings)]
+        accounts = [self._account(node, one) for node, one in enumerate(readings)]
         if len(accounts) == 1:
             (self.energy_account,) = accounts
         else:
             assert self.process.allocation is not None
-            self.energy_account = nodes.together(self.process.allocation.nodes[: len(accounts)], accounts)
+            self.energy_account = energy.sum_over_nodes(self.process.allocation.nodes[: len(accounts)], accounts)
 
     def _account(self, node: int, readings: Readings | None) -> Accounts:
         """Return the energy parts of a node, whose devices are known by the cards it shows, or of the first by name."""
@@ -120,7 +118,7 @@ class RecordBuilder:
                 others=tuple(filter(None, others)),
             )
         sampled, rest_ns = (readings.sampled, readings.rest_ns) if readings else ([], (0, 0))
-        return energy.settle(sampled, timed, rest_ns, 1 / self.case.measuring.power_hz)
+        return energy.compute_energy(sampled, timed, rest_ns, 1 / self.case.measuring.power_hz)
 
     def record(self, wall_s: float, status: int | None) -> Record:
         """The record of the trial; `status` is the exit status of its worker.
@@ -174,10 +172,10 @@ class RecordBuilder:
         for name in _MEASURED:
             fields[name] = parts.get(name)
         fields |= {"ranks": parts.get("ranks", []), "trace": None, "scopes": [], "kernels": []}
-        sensed = self.energy_account
-        fields["energy"] = sensed.energy if sensed else None
-        fields["telemetry"] = sensed.telemetry if sensed else []
-        fields["meters"] = sensed.meters if sensed else []
+        account = self.energy_account
+        fields["energy"] = account.energy if account else None
+        fields["telemetry"] = account.telemetry if account else []
+        fields["meters"] = account.meters if account else []
         fields = msgspec.to_builtins(fields)
         fields["reasons"] = {path: self._reason(path) for path in nulls(fields)}
         return msgspec.json.decode(as_json(fields), type=Record)
@@ -191,8 +189,8 @@ class RecordBuilder:
         if path in self.parts.get("reasons", {}):
             return str(self.parts["reasons"][path])
         section, field = path.partition(".")[0], path.rpartition(".")[2]
-        told_by_worker = section in (*_MEASURED, "energy") or path == "software.threads"
-        if self.failure and told_by_worker and not {section, field} & self.parts.keys():
+        sent_by_worker = section in (*_MEASURED, "energy") or path == "software.threads"
+        if self.failure and sent_by_worker and not {section, field} & self.parts.keys():
             skipped = self.failure["kind"] == "skipped"
             return "it was not started" if skipped else f"the trial failed in stage {self.failure['stage']!r}"
         return reason(path, self.case)

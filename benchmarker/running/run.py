@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
+from datetime import datetime
+from pathlib import Path
 from socket import gethostname
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from benchmarker.api.errors import UserError
+from benchmarker.api.launcher import Allocation
 from benchmarker.files import atomic
-from benchmarker.formatting import count
+from benchmarker.files.locks import scratch
+from benchmarker.formatting import count, duration_text
 from benchmarker.hooks.launchers import check_nodes
+from benchmarker.planning import estimate
 from benchmarker.planning.estimate import TimeLeft
+from benchmarker.power.samplers import Sampled
 from benchmarker.records import store
+from benchmarker.records.consistency import started_at
+from benchmarker.records.plan import Plan, PlannedTrial, make_plan
 from benchmarker.records.record import Design, Record, location
-from benchmarker.running import sessions
 from benchmarker.running.context import Context, Listener
 from benchmarker.running.profile_pass import add_profile, without_profile
 from benchmarker.running.record_builder import Process
 from benchmarker.running.trial import PreemptedError, log_paths, run_process, skip
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from benchmarker.api.launcher import Allocation
-    from benchmarker.power.samplers import Sampled
-    from benchmarker.records.plan import Plan, PlannedTrial
-
 
 Enough = Callable[[Sequence[Record]], bool]
 """Called after each complete round with all records so far; returns whether the run can stop."""
@@ -84,7 +84,7 @@ def execute(
                     records = skip(process, reason)
                 else:
                     records = _measure(context, process, len(finished))
-                records = [_stored(context, record) for record in records]
+                records = [_save(context, record) for record in records]
                 finished.update(zip(trials, records, strict=True))
                 left.learn(records)
                 listener.end(records)
@@ -95,7 +95,7 @@ def execute(
 def _pause(folder: store.RunFolder, number: int, finished: Mapping[PlannedTrial, Record], listener: Listener) -> None:
     """Wait for the session of a round, if it is time for a pause."""
     try:
-        sessions.wait_before(number, folder.plan, finished.values(), listener.say)
+        wait_before(number, folder.plan, finished.values(), listener.say)
     except KeyboardInterrupt:
         _say_interrupted(folder, len(finished), listener.say)
         raise
@@ -121,7 +121,7 @@ def _set_cut_rounds_aside(
         rounds.setdefault(number, []).append((index, number))
     for number, trials in rounds.items():
         records = [finished[trial] for trial in trials]
-        is_elsewhere = any(location(each.machine.host, each.allocation) != here for each in records)
+        is_elsewhere = any(location(record.machine.host, record.allocation) != here for record in records)
         if any(map(store.is_cut, records)) or (is_elsewhere and len(trials) < len(folder.plan.cases)):
             for trial in trials:
                 folder.set_aside(finished.pop(trial))
@@ -152,7 +152,7 @@ def _measure(context: Context, process: Process, stored: int) -> list[Record]:
     """Measure the cases of a process, and return their records; what the meters read is stored in the same folder."""
     folder, say = context.folder, context.listener.say
     try:
-        outcome = run_process(context, process)
+        result = run_process(context, process)
     except PreemptedError as preempted:
         for record in preempted.records:
             folder.save(record)
@@ -168,13 +168,13 @@ def _measure(context: Context, process: Process, stored: int) -> list[Record]:
         raise UserError(
             f"{error.filename or 'the system'}: {error.strerror}; fix this, then continue with --resume"
         ) from error
-    _keep(folder.telemetry_path(process.trial_ids[0]), outcome.sampled, say)
-    return outcome.records
+    _save_telemetry(folder.telemetry_path(process.trial_ids[0]), result.sampled, say)
+    return result.records
 
 
-def _keep(path: Path, sampled: Sequence[Sequence[Sampled]], say: Callable[[str], None]) -> None:
+def _save_telemetry(path: Path, sampled: Sequence[Sequence[Sampled]], say: Callable[[str], None]) -> None:
     """Write everything that the meters of all nodes read, if anything; an error loses only this file."""
-    if any(each.samples for node in sampled for each in node):
+    if any(meter.samples for node in sampled for meter in node):
         from benchmarker.power import telemetry  # Arrow takes longest of all to import
 
         try:
@@ -183,7 +183,7 @@ def _keep(path: Path, sampled: Sequence[Sequence[Sampled]], say: Callable[[str],
             say(f"the trial has no time series: cannot write {path}: {error.strerror}")
 
 
-def _stored(context: Context, record: Record) -> Record:
+def _save(context: Context, record: Record) -> Record:
     """Store a record, with its profile if one was requested; an interrupt loses only the profile."""
     say, measuring = context.listener.say, record.case.measuring
     if measuring.profiling != "no" and record.error is None:
@@ -195,8 +195,8 @@ def _stored(context: Context, record: Record) -> Record:
             raise
         if record.trace is None:
             say(f"trial {record.trial_id} has no profile: {record.reasons['trace']}")
-        for each in record.trace.missing if record.trace else ():
-            say(f"the profile of trial {record.trial_id} is incomplete: {each}")
+        for missing in record.trace.missing if record.trace else ():
+            say(f"the profile of trial {record.trial_id} is incomplete: {missing}")
     if measuring.wants_power and any(report.channels for report in record.meters):
         for name in ("energy", "energy.energy_J"):
             if record.error is None and name in record.reasons:
@@ -256,3 +256,43 @@ def _no_larger(smaller: Mapping[str, Any], larger: Mapping[str, Any]) -> bool:
         value == larger[name] or (type(value) in (int, float) and value < larger[name])
         for name, value in smaller.items()
     )
+
+
+def wait_before(number: int, plan: Plan, finished: Collection[Record], say: Callable[[str], None]) -> None:
+    """Wait until the pause after the session before round `number` is over; not amid a session, nor before the first.
+
+    Time that has passed since, because the run was interrupted, is part of the pause.
+    """
+    session = plan.session_of(number)
+    if any(record.design.session == session for record in finished):
+        return
+    ends = [start_s + record.harness.wall_s for record in finished if (start_s := started_at(record)) is not None]
+    left_s = max(ends, default=0.0) + plan.pause_s - time.time()
+    if session == 0 or left_s <= 0:
+        return
+    begin = datetime.fromtimestamp(time.time() + left_s).astimezone()
+    say(
+        f"run {session + 1} of {plan.sessions} begins at {begin:%H:%M:%S}, after a pause of "
+        f"{duration_text(plan.pause_s)}"
+    )
+    time.sleep(left_s)
+
+
+def probe_cases(plan: Plan, indices: Sequence[int], listener: Listener) -> dict[int, Record]:
+    """A short trial of each case with one of these indices, by index; nothing is stored.
+
+    Cases of several nodes have none: nothing is written where other nodes would see it.
+    """
+    indices = [index for index in indices if plan.cases[index].nodes == 1]
+    if not indices:
+        return {}
+    probes = make_plan([estimate.probe(plan.cases[index]) for index in indices], 1)
+    records = {}
+    with scratch() as path:
+        context = Context(store.RunFolder(path, probes), listener)
+        for number, (index, case) in enumerate(zip(indices, probes.cases, strict=True)):
+            listener.begin(f"[{number + 1}/{len(indices)}] probe of {case.framework} {case.problem}", case, None)
+            result = run_process(context, make_process(probes, [(number, 0)], slot=number))
+            listener.end(result.records)
+            (records[index],) = result.records
+    return records

@@ -34,8 +34,8 @@ def read_site() -> Site:
     path = Path(named) if named else platformdirs.user_config_path("benchmarker") / "site.toml"
     if not named and not path.exists():
         return Site()
-    found = toml.load(path)
+    settings = toml.load(path)
     try:
-        return toml.take_table("the file", found, Site)
+        return toml.take_table("the file", settings, Site)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error

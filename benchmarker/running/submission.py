@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,23 +16,20 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from benchmarker.api.errors import TerminatedError, UserError
+from benchmarker.api.launcher import Allocation, Launcher
 from benchmarker.files.atomic import encode, write
 from benchmarker.hooks import launchers
 from benchmarker.machine import description
-from benchmarker.machine.software import installed
+from benchmarker.machine.description import installed
 from benchmarker.planning import build, plan_file
 from benchmarker.records import job as jobs
 from benchmarker.records import store
 from benchmarker.records.job import LOG, SCRIPT, Attempt, Job
-from benchmarker.records.store import PLAN_FILE
+from benchmarker.records.plan import Plan
+from benchmarker.records.store import PLAN_FILE, RunFolder
 from benchmarker.running.trial import PreemptedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from benchmarker.api.launcher import Allocation, Launcher
-    from benchmarker.records.plan import Plan
-    from benchmarker.records.store import RunFolder
     from benchmarker.running.site import Site
 
 
@@ -40,7 +38,7 @@ _CHECK_S = 10.0
 
 
 @dataclass(frozen=True)
-class Means:
+class LaunchSpec:
     """How jobs are started: by a launcher, with its name and options, and with the settings of the site."""
 
     name: str
@@ -49,7 +47,7 @@ class Means:
     site: Site
 
 
-def script(means: Means, folder: Path, nodes: int) -> str:
+def script(launch: LaunchSpec, folder: Path, nodes: int) -> str:
     """Return the script of a job of so many nodes that goes on with the run in `folder`, however often it starts.
 
     It runs this Python, on the first of the nodes. A command that fails before ends the job. Raises `UserError` if a
@@ -58,22 +56,22 @@ def script(means: Means, folder: Path, nodes: int) -> str:
     folder = folder.absolute()
     path = _one_line(str(folder), "name another folder with --results")
     here = _one_line(str(Path.cwd()), "submit from another folder")
-    program = [*means.site.prefix, sys.executable, "-m", "benchmarker", "plan", "run", path]
-    directives = means.launcher.directives(f"benchmarker-{folder.name[-8:]}", folder / LOG, nodes)
+    program = [*launch.site.prefix, sys.executable, "-m", "benchmarker", "plan", "run", path]
+    directives = launch.launcher.directives(f"benchmarker-{folder.name[-8:]}", folder / LOG, nodes)
     lines = [
         "#!/bin/bash",
         *(_one_line(line, "choose other options with -o") for line in directives),
         "set -e",
         f"cd {shlex.quote(here)}",
-        *means.site.setup,
+        *launch.site.setup,
         "",  # what a backslash at the end of the setup would join with
         f"exec {_one_line(shlex.join(program), 'change prefix in the settings of the site')}",
     ]
-    made = "\n".join(lines) + "\n"
-    setup = "\n".join(means.site.setup)
+    text = "\n".join(lines) + "\n"
+    setup = "\n".join(launch.site.setup)
     _check_syntax("setup in the settings of the site", setup)  # apart: `&&` at its end would take in what follows
-    _check_syntax("the script of the job", made)
-    return made
+    _check_syntax("the script of the job", text)
+    return text
 
 
 def _one_line(text: str, remedy: str) -> str:
@@ -115,20 +113,20 @@ def check(path: Path, name: str, parts: Sequence[int] = ()) -> None:
         )
 
 
-def submit_parts(plan: Path, results: Path, means: Means, nodes: Sequence[int]) -> list[tuple[Path, Job]]:
+def submit_parts(plan: Path, results: Path, launch: LaunchSpec, nodes: Sequence[int]) -> list[tuple[Path, Job]]:
     """Submit a job for each number of nodes, with the cases that state it; returns their folders and jobs.
 
     Raises `UserError` if the launcher refuses one; those before it are cancelled then.
     """
     check(plan, plan.stem, nodes)
     for number in nodes:
-        means.launcher.directives("", plan, number)
+        launch.launcher.directives("", plan, number)
     done: list[tuple[Path, Job]] = []
     with ExitStack() as undo:
         for number in nodes:
-            path, job = submit(plan, results, means, number, number)
+            path, job = submit(plan, results, launch, number, number)
             done.append((path, job))
-            undo.callback(_withdraw, means.launcher, path, job)
+            undo.callback(_withdraw, launch.launcher, path, job)
         undo.pop_all()
     return done
 
@@ -140,7 +138,7 @@ def _withdraw(launcher: Launcher, path: Path, job: Job) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def submit(plan: Path, results: Path, means: Means, nodes: int, part: int | None = None) -> tuple[Path, Job]:
+def submit(plan: Path, results: Path, launch: LaunchSpec, nodes: int, part: int | None = None) -> tuple[Path, Job]:
     """Submit a plan file, or the unfinished run in a folder; returns the folder of the run, and its job.
 
     With `part`, the job runs only the cases that state so many nodes. Raises `UserError` if the launcher refuses it;
@@ -150,8 +148,8 @@ def submit(plan: Path, results: Path, means: Means, nodes: int, part: int | None
     source, stem = (plan / PLAN_FILE, earlier.plan) if earlier else (plan, plan.stem)
     check(source, stem)
     job = Job(
-        launcher=means.name,
-        options=dict(means.options),
+        launcher=launch.name,
+        options=dict(launch.options),
         nodes=nodes,
         plan=stem,
         part=earlier.part if earlier else part,
@@ -160,9 +158,9 @@ def submit(plan: Path, results: Path, means: Means, nodes: int, part: int | None
     )
     path = plan if earlier else store.new_submission(results, source.read_bytes())
     try:
-        write(path / SCRIPT, script(means, path, nodes).encode())
+        write(path / SCRIPT, script(launch, path, nodes).encode())
         jobs.save_job(path, job)
-        number = means.launcher.submit((path / SCRIPT).absolute(), (path / LOG).absolute())
+        number = launch.launcher.submit((path / SCRIPT).absolute(), (path / LOG).absolute())
     except BaseException as error:
         if earlier:
             jobs.save_job(path, earlier)
@@ -175,7 +173,7 @@ def submit(plan: Path, results: Path, means: Means, nodes: int, part: int | None
     try:
         jobs.save_job(path, job)
     except OSError as error:
-        means.launcher.cancel(number)
+        launch.launcher.cancel(number)
         raise UserError(f"cannot write to {path}: {error.strerror}; job {number} was cancelled") from error
     return path, job
 
@@ -188,10 +186,10 @@ def _unfinished(path: Path) -> Job:
             f"{path} is not the folder of a submitted run; name a plan file, or go on with `plan run {path}`"
         )
     if job.number:
-        told = launchers.load_launcher(job.launcher).states([job.number])[job.number]
-        if told.phase != "ended":
+        state = launchers.load_launcher(job.launcher).states([job.number])[job.number]
+        if state.phase != "ended":
             raise UserError(
-                f"job {job.number} of {path} is not known to have ended ({told.detail}); wait, or cancel it"
+                f"job {job.number} of {path} is not known to have ended ({state.detail}); wait, or cancel it"
             )
     if (path / store.PLAN).exists() and store.RunFolder(path, store.plan_of(path)).is_complete():
         raise UserError(f"{path} is complete: every trial has a record")
@@ -199,10 +197,10 @@ def _unfinished(path: Path) -> Job:
 
 
 @contextmanager
-def opened(path: Path, allocation: Allocation | None, made: Callable[[Path, Job], Plan]) -> Iterator[RunFolder]:
+def opened(path: Path, allocation: Allocation | None, make_plan: Callable[[Path, Job], Plan]) -> Iterator[RunFolder]:
     """Lock the submitted run in a folder for this start of its job, whose beginning and end are noted there.
 
-    `made` makes the plan of the job from its file. A process of an earlier start that the launcher has lost,
+    `make_plan` makes the plan of the job from its file. A process of an earlier start that the launcher has lost,
     but not ended, ends after its trial, as it sees this start; until then, this one waits. Raises `UserError` if the
     software is not that of the submission, or if a process that the launcher did not start uses the run.
     """
@@ -210,7 +208,7 @@ def opened(path: Path, allocation: Allocation | None, made: Callable[[Path, Job]
     assert job is not None
     is_ours = allocation is not None and job.number in (None, allocation.job)
     number = len(jobs.attempts_of(path))
-    run = store.submitted_run(path, lambda: made(path / PLAN_FILE, job), number, wait=is_ours)
+    run = store.submitted_run(path, lambda: make_plan(path / PLAN_FILE, job), number, wait=is_ours)
     if is_ours:
         with _noted(path, number, allocation):
             _check_installed(path, job)

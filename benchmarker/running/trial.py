@@ -4,38 +4,36 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from benchmarker.agent.conversation import converse_with_ranks
 from benchmarker.agent.remote import LostNodeError
+from benchmarker.agent.supervisor import run_workers
+from benchmarker.api.case import Case
 from benchmarker.api.errors import TerminatedError
+from benchmarker.api.launcher import Allocation
 from benchmarker.hooks import launchers
 from benchmarker.machine import counters
 from benchmarker.power import samplers
 from benchmarker.power.samplers import Readings, Sampled, Sampling
 from benchmarker.records import store
 from benchmarker.records.record import Design, Record
+from benchmarker.records.store import RunFolder
 from benchmarker.running.record_builder import Process, RecordBuilder
-from benchmarker.worker.launch import ending_text
+from benchmarker.worker.launch import Ending, Environment, Event, ending_text
 from benchmarker.worker.protocol import Task
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from benchmarker.api.case import Case
-    from benchmarker.api.launcher import Allocation
-    from benchmarker.records.store import RunFolder
     from benchmarker.running.context import Context
-    from benchmarker.worker.launch import Ending, Environment, Event
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """The outcome of a process: the record of each of its cases, and everything that was sampled on each node."""
+class ProcessResult:
+    """What a process gave: the record of each of its cases, and everything that was sampled on each node."""
 
     records: list[Record]
     sampled: list[list[Sampled]]
@@ -55,7 +53,7 @@ class PreemptedError(TerminatedError):
         return next((error.message for error in errors if error.kind == "node"), "")
 
 
-def run_process(context: Context, process: Process) -> Outcome:
+def run_process(context: Context, process: Process) -> ProcessResult:
     """Measure in a fresh worker while the available meters are read; any failure is in the records.
 
     Raises `PreemptedError` if the launcher takes the allocation away meanwhile, or a node on which nothing can be
@@ -65,17 +63,17 @@ def run_process(context: Context, process: Process) -> Outcome:
     builders = _builders(process, environment)
     start = time.monotonic()
     try:
-        outcome = _run(context, process, environment, builders)
-        is_lost = any(each.failure and each.failure["kind"] == "node" for each in builders)
+        result = _run(context, process, environment, builders)
+        is_lost = any(builder.failure and builder.failure["kind"] == "node" for builder in builders)
         if not (is_lost and context.allocation and _is_taken(builders, context.allocation)):
-            return outcome
+            return result
     except LostNodeError as error:
         assert context.allocation is not None
         _fail_for_node(builders, str(error), context.allocation.nodes.index(error.node), error.node)
     except TerminatedError:
         if not (context.allocation and _is_taken(builders, context.allocation)):
             raise
-    raise PreemptedError([each.record(time.monotonic() - start, None) for each in builders])
+    raise PreemptedError([builder.record(time.monotonic() - start, None) for builder in builders])
 
 
 def _is_taken(builders: Sequence[RecordBuilder], allocation: Allocation) -> bool:
@@ -85,8 +83,8 @@ def _is_taken(builders: Sequence[RecordBuilder], allocation: Allocation) -> bool
         node = allocation.nodes[lost]
         _fail_for_node(builders, f"node {node} was lost, and with it {where}", lost, node)
     elif launchers.ending(allocation) == "preempted":
-        for each in _undecided(builders):
-            each.fail("preempted", f"the allocation was taken away: {where}")
+        for builder in _undecided(builders):
+            builder.fail("preempted", f"the allocation was taken away: {where}")
     else:
         return False
     return True
@@ -94,13 +92,15 @@ def _is_taken(builders: Sequence[RecordBuilder], allocation: Allocation) -> bool
 
 def _fail_for_node(builders: Sequence[RecordBuilder], message: str, number: int, node: str) -> None:
     """Store that a node was lost, by its number among those of the case."""
-    for each in _undecided(builders):
-        each.fail("node", message, number * each.case.ranks_per_node, node)
+    for builder in _undecided(builders):
+        builder.fail("node", message, number * builder.case.ranks_per_node, node)
 
 
 def _undecided(builders: Sequence[RecordBuilder]) -> list[RecordBuilder]:
     """Return the builders of trials that are not over, or of which only a node is known to be lost."""
-    return [each for each in builders if not each.done and (each.failure or {"kind": "node"})["kind"] == "node"]
+    return [
+        builder for builder in builders if not builder.done and (builder.failure or {"kind": "node"})["kind"] == "node"
+    ]
 
 
 def _lost_node(case: Case, allocation: Allocation) -> int | None:
@@ -109,48 +109,50 @@ def _lost_node(case: Case, allocation: Allocation) -> int | None:
     return next((number for number, node in enumerate(allocation.nodes[: case.nodes]) if node in lost), None)
 
 
-def _run(context: Context, process: Process, environment: Environment, builders: Sequence[RecordBuilder]) -> Outcome:
+def _run(
+    context: Context, process: Process, environment: Environment, builders: Sequence[RecordBuilder]
+) -> ProcessResult:
     first, measuring = process.cases[0], process.cases[0].measuring
-    meters = context.meters(process.cases)
+    probes = context.meters(process.cases)
     logs, on_event = log_paths(context.folder, process), context.listener.on_event
 
-    def gather(event: Event) -> None:
+    def dispatch(event: Event) -> None:
         if "meters" in event:
-            context.tell(event["meters"], measuring)
-        for each in builders:
-            each.on_event(event)
+            context.report_meters(event["meters"], measuring)
+        for builder in builders:
+            builder.on_event(event)
         on_event(event)
 
     task = Task(kind="trial", framework=first.framework, cases=process.cases, seed=process.seed)
     start = time.monotonic()
-    reading = [name for name, found in meters.items() if found.channels]
+    reading = [name for name, probe in probes.items() if probe.channels]
     with Sampling(reading, first.device, measuring.power_hz, environment) as sampling:
         if reading:
             on_event({"stage": "rest"})
             sampling.rest(measuring.power_idle_s if measuring.wants_power else 0.0)
             builders[0].stages["rest"] = time.monotonic() - start
-        task = msgspec.structs.replace(task, sensors=sampling.lines())
+        task = msgspec.structs.replace(task, sensors=sampling.links())
         kills = counters.oom_kills()
-        ending = converse_with_ranks(task, environment, measuring.timeout_s, logs, gather, context.nodes(first))
+        ending = run_workers(task, environment, measuring.timeout_s, logs, dispatch, context.nodes(first))
         killed_here = ending.exit == -signal.SIGKILL and first.nodes == 1
         out_of_memory = killed_here and (counters.oom_kills() or 0) > (kills or 0)
         readings = _readings(process, ending) or [Readings(sampling.gather(), sampling.rest_ns)]
-    for each in builders:
-        if each.failure is None and (ending.fault or not each.done):
+    for builder in builders:
+        if builder.failure is None and (ending.fault or not builder.done):
             if out_of_memory and not (ending.fault or ending.timed_out):
-                each.fail("out_of_memory", "the kernel ended the worker because memory ran out", ending.rank)
+                builder.fail("out_of_memory", "the kernel ended the worker because memory ran out", ending.rank)
             else:
                 text = ending_text(ending, logs[ending.rank or 0])
-                each.fail(_ending_kind(ending), text, ending.rank, ending.node)
+                builder.fail(_ending_kind(ending), text, ending.rank, ending.node)
     for log in logs:
         if log.exists() and log.stat().st_size == 0:
             log.unlink()
     if len(builders) == 1:
-        silent = [Sampled(name, (), found.unavailable, []) for name, found in meters.items() if not found.channels]
-        builders[0].settle([each and replace(each, sampled=[*each.sampled, *silent]) for each in readings])
+        silent = [Sampled(name, (), probe.unavailable, []) for name, probe in probes.items() if not probe.channels]
+        builders[0].finish_energy([node and replace(node, sampled=[*node.sampled, *silent]) for node in readings])
     wall_s = builders[0].stages.get("rest", 0.0) + ending.wall_s
-    sampled = [each.sampled if each else [] for each in readings]
-    return Outcome([each.record(wall_s, ending.exit) for each in builders], sampled)
+    sampled = [node.sampled if node else [] for node in readings]
+    return ProcessResult([builder.record(wall_s, ending.exit) for builder in builders], sampled)
 
 
 def _readings(process: Process, ending: Ending) -> list[Readings | None]:
@@ -164,16 +166,16 @@ def _readings(process: Process, ending: Ending) -> list[Readings | None]:
 
 
 def log_paths(folder: RunFolder, process: Process) -> list[Path]:
-    """Return the paths of the logs of the process, or of the ranks of its gang."""
+    """Return the paths of the logs of the process, or of its ranks."""
     return [folder.log_path(name) for name in store.of_ranks(process.trial_ids[0], process.cases[0].ranks)]
 
 
 def skip(process: Process, reason: str) -> list[Record]:
     """Records of trials that are not started, with the reason."""
     builders = _builders(process, {})
-    for each in builders:
-        each.fail("skipped", reason)
-    return [each.record(0.0, None) for each in builders]
+    for builder in builders:
+        builder.fail("skipped", reason)
+    return [builder.record(0.0, None) for builder in builders]
 
 
 def not_begun(case: Case) -> Record:

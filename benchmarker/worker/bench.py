@@ -15,7 +15,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.api.framework import Device, Framework, FrameworkInfo, Gang, StepMarker
 from benchmarker.api.problem import Data, Problem, Workload
 from benchmarker.hooks import parameters, registry
-from benchmarker.machine.cores import usable_cores
+from benchmarker.machine.description import usable_cores
 from benchmarker.records.record import DeviceInfo, Types
 from benchmarker.worker.correctness import drawn
 

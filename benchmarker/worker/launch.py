@@ -54,7 +54,7 @@ class Ending:
     readings: Mapping[str, Readings] = field(default_factory=dict)
 
 
-def converse(
+def run_worker(
     task: Task, environment: Environment, timeout_s: float, log: Path, on_event: Callable[[Event], None]
 ) -> Ending:
     """Run a worker to its end and pass on each valid event; the parent sleeps while there is none.

@@ -29,7 +29,7 @@ from benchmarker.api.problem import Workload
 from benchmarker.formatting import one_line
 from benchmarker.machine import counters
 from benchmarker.machine.counters import Snapshot
-from benchmarker.power.window import Gauge, SamplerClient
+from benchmarker.power.sampler_client import Gauge, SamplerClient
 from benchmarker.records.record import Memory, Rank
 from benchmarker.worker import timing
 from benchmarker.worker.bench import BATCHES, Bench
@@ -114,7 +114,7 @@ class RankRunner:
 
     def reads_power(self) -> bool:
         """Return whether this process is connected to a sampler that reads energy or power."""
-        return self._samplers.read_power
+        return self._samplers.reads_power
 
     def mark(self, name: str) -> None:
         """Have the samplers that this process is connected to read now; `name` marks the edge."""

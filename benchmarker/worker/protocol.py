@@ -17,7 +17,7 @@ from benchmarker.api.framework import FrameworkInfo
 from benchmarker.api.problem import Support
 from benchmarker.files.atomic import as_json
 from benchmarker.formatting import clean
-from benchmarker.power.window import SamplerLink
+from benchmarker.power.sampler_client import SamplerLink
 from benchmarker.records.record import (
     Blocks,
     Check,

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 from benchmarker.api.case import Measuring
 from benchmarker.api.problem import Token
-from benchmarker.power.window import Gauge
+from benchmarker.power.sampler_client import Gauge
 from benchmarker.records.record import Preheat, StoppedBy
 from benchmarker.stats.median_interval import MIN_BLOCKS_FOR_INTERVAL, median_half_width
 

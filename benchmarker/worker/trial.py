@@ -20,7 +20,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.api.problem import Workload
 from benchmarker.formatting import one_line
 from benchmarker.machine import counters
-from benchmarker.power.window import Gauge, SamplerClient
+from benchmarker.power.sampler_client import Gauge, SamplerClient
 from benchmarker.records.record import Blocks, Check, CostPart, Local, Memory, StoppedBy, TokenTimes
 from benchmarker.worker import timing
 from benchmarker.worker.bench import Bench
@@ -261,7 +261,7 @@ def _gauge(group: SingleProcess) -> Gauge:
 def _counter_snapshots(group: SingleProcess) -> list[counters.Snapshot]:
     """Return the counters of each node, with what all its processes count of themselves."""
     ranks, count = group.gather("counter_snapshot"), group.bench.case.ranks_per_node
-    return [counters.together(ranks[at : at + count]) for at in range(0, len(ranks), count)]
+    return [counters.over_ranks(ranks[at : at + count]) for at in range(0, len(ranks), count)]
 
 
 def _time_duet(steppers: list[timing.Steps], measuring: Measuring, stages: Stages, rng: random.Random) -> None:

@@ -13,7 +13,7 @@ from damage import INSTEAD, damaged, put_instead, take_away
 from tally import Tally, attack, call
 
 from benchmarker.machine import description
-from benchmarker.machine.software import installed
+from benchmarker.machine.description import installed
 from benchmarker.records import job as jobs
 from benchmarker.records import store
 from benchmarker.running import site

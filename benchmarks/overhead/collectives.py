@@ -23,7 +23,7 @@ import numpy as np
 from duet import play, ratio
 
 from benchmarker import Case
-from benchmarker.power.window import SamplerClient
+from benchmarker.power.sampler_client import SamplerClient
 from benchmarker.worker import timing
 from benchmarker.worker.bench import Bench
 from benchmarker.worker.channel import connect_to_rank_0, listen_for_ranks

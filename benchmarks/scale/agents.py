@@ -19,10 +19,10 @@ from pathlib import Path
 import click
 import msgspec
 
-from benchmarker.agent.conversation import converse_with_ranks
 from benchmarker.agent.messages import FromRank
 from benchmarker.agent.remote import Nodes, RemoteRank
-from benchmarker.machine.software import installed
+from benchmarker.agent.supervisor import run_workers
+from benchmarker.machine.description import installed
 from benchmarker.worker.pipes import listen
 from benchmarker.worker.protocol import Task
 
@@ -106,7 +106,7 @@ def _run(played: Played, trials: int) -> list[str]:
     start_s, start_cpu_s = time.monotonic(), _cpu_s()
     with closing(nodes.agents):
         for _ in range(trials):
-            ending = converse_with_ranks(task, {}, LIMIT_S, logs, lambda _: None, nodes)
+            ending = run_workers(task, {}, LIMIT_S, logs, lambda _: None, nodes)
             assert ending.exit == 0, ending
     a_trial_s, a_trial_cpu_s = (time.monotonic() - start_s) / trials, (_cpu_s() - start_cpu_s) / trials
     figures = [len(played.names), trials, len(played.steps())]

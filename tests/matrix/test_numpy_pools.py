@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from benchmarker.machine.cores import usable_cores
+from benchmarker.machine.description import usable_cores
 
 STEPS = """
 import json, os, time

@@ -22,7 +22,7 @@ from benchmarker.planning.ceiling_search import (
 )
 from benchmarker.records import ceilings, store
 from benchmarker.records.record import Blocks, CostPart, Failure
-from benchmarker.running import ceiling_survey
+from benchmarker.running import ceilings as measuring
 
 
 def make_product(side: int, step_s: float, *, trial: int = 0, number: int = 0, **fields):
@@ -190,7 +190,7 @@ def test_a_survey_measures_every_kind_in_one_process_and_keeps_no_records(cli, s
 
 @pytest.mark.slow
 def test_a_survey_tries_the_alternatives_last_and_leaves_them_when_the_time_is_up(cli, short, monkeypatch):
-    monkeypatch.setattr(ceiling_survey, "MOST_S", 0.0)
+    monkeypatch.setattr(measuring, "SURVEY_S", 0.0)
     done = cli("ceilings", "--framework=numpy", "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
@@ -232,13 +232,13 @@ def test_a_thorough_ceiling_stays_until_a_thorough_one_replaces_it():
 @pytest.mark.slow
 def test_what_a_survey_could_not_measure_is_named(cli, short, monkeypatch):
     """The third size fails, and no other is begun: the first two have ceilings, and all else is named."""
-    real = ceiling_survey.converse
+    real = measuring.run_worker
 
-    def converse(request, environment, timeout_s, log, on_event):
+    def run_worker(request, environment, timeout_s, log, on_event):
         cases = (*request.cases[:2], msgspec.structs.replace(request.cases[2], problem="none"))
         return real(msgspec.structs.replace(request, cases=cases), environment, timeout_s, log, on_event)
 
-    monkeypatch.setattr(ceiling_survey, "converse", converse)
+    monkeypatch.setattr(measuring, "run_worker", run_worker)
     done = cli("ceilings", "--framework=numpy", "--json")
     assert done.returncode == 1
     assert sorted(each["resource"] for each in json.loads(done.stdout)) == ["compute", "matvec"]

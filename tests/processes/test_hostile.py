@@ -207,7 +207,7 @@ def test_a_meter_with_an_odd_channel_is_unavailable(cli, tmp_path, monkeypatch, 
     monkeypatch.syspath_prepend(tmp_path / "site")
     monkeypatch.setenv("PYTHONPATH", f"{toy_folder}:{tmp_path / 'site'}")
     registry.scan.cache_clear()
-    found = samplers.find(["odd"], None, {})["odd"]
+    found = samplers.probe(["odd"], None, {})["odd"]
     assert bool(found.channels) == (not problem)
     assert problem in " ".join(each.message for each in found.unavailable)
     words = (

@@ -9,8 +9,8 @@ import pytest
 
 from benchmarker.api.errors import UserError
 from benchmarker.power import samplers
-from benchmarker.power.samplers import Sampling, find, meters
-from benchmarker.power.window import SamplerClient
+from benchmarker.power.sampler_client import SamplerClient
+from benchmarker.power.samplers import Sampling, meters, probe
 
 METER = """
     import ctypes, os, time
@@ -82,22 +82,23 @@ def test_names_of_meters():
 
 
 def test_each_meter_is_found_or_says_why_not():
-    found = find(["told", "broken", "rapl"], "cpu", {"BENCHMARKER_SYSFS": "/nowhere"})
+    found = probe(["told", "broken", "rapl"], "cpu", {"BENCHMARKER_SYSFS": "/nowhere"})
     assert [channel.quantity for channel in found["told"].channels] == ["energy_J", "temperature_C"]
     assert found["told"].unavailable[0].text == "dram: unsupported: there is none"
     assert found["broken"].unavailable[0].text.startswith("library_missing: meter.broken needs the module 'no_such")
     assert found["rapl"].unavailable[0].reason == "unsupported"
     assert (
-        find(["told"], "cpu", {"FAULT": "absent"})["told"].unavailable[0].text == "permission: not for you; run as root"
+        probe(["told"], "cpu", {"FAULT": "absent"})["told"].unavailable[0].text
+        == "permission: not for you; run as root"
     )
 
 
 def test_a_meter_that_hangs_or_crashes_is_not_waited_for(monkeypatch):
     monkeypatch.setattr(samplers, "ANSWER_S", 2.0)
     start = time.monotonic()
-    assert find(["told"], "cpu", {"FAULT": "hang"})["told"].unavailable[0].text == "stalled: no answer within 2 s"
+    assert probe(["told"], "cpu", {"FAULT": "hang"})["told"].unavailable[0].text == "stalled: no answer within 2 s"
     assert time.monotonic() - start < 4
-    found = find(["broken", "told", "rapl"], "cpu", {"FAULT": "crash", "BENCHMARKER_SYSFS": "/nowhere"})
+    found = probe(["broken", "told", "rapl"], "cpu", {"FAULT": "crash", "BENCHMARKER_SYSFS": "/nowhere"})
     assert [found[name].unavailable[0].reason for name in ("broken", "told", "rapl")] == [
         "library_missing",
         "driver",
@@ -136,11 +137,11 @@ def test_what_is_no_number_stands_for_none():
 
 
 def test_the_edges_are_read_at_once():
-    with Sampling(["told"], "cpu", 5.0, {}) as running, closing(SamplerClient(running.lines())) as edges:
-        assert edges.read_power
+    with Sampling(["told"], "cpu", 5.0, {}) as running, closing(SamplerClient(running.links())) as client:
+        assert client.reads_power
         for name in ("begin", "end"):
             before = time.monotonic_ns()
-            sample = edges.mark(name)["told"]
+            sample = client.mark(name)["told"]
             assert before <= sample.time_ns <= time.monotonic_ns()
             time.sleep(0.1)
         got = running.gather()[0]
@@ -148,25 +149,25 @@ def test_the_edges_are_read_at_once():
 
 
 def test_power_and_temperature_for_preheat():
-    with Sampling(["told"], "cpu", 5.0, {}) as running, closing(SamplerClient(running.lines())) as edges:
-        assert edges.gauge().power_W is None
+    with Sampling(["told"], "cpu", 5.0, {}) as running, closing(SamplerClient(running.links())) as client:
+        assert client.gauge().power_W is None
         for _ in range(3):  # across a wrap, too
             time.sleep(0.25)
-            now = edges.gauge()
+            now = client.gauge()
             assert now.power_W == pytest.approx(100, rel=0.05)
             assert now.temperature_C == 55.0
 
 
 def test_a_sampler_that_hangs_holds_the_edges_up_once(monkeypatch):
-    monkeypatch.setattr("benchmarker.power.window.ANSWER_S", 0.3)
+    monkeypatch.setattr("benchmarker.power.sampler_client.ANSWER_S", 0.3)
     monkeypatch.setattr(samplers, "STOP_S", 0.2)
     stalling = {"FAULT": "stall@0.3"}
-    with Sampling(["told"], "cpu", 5.0, stalling) as running, closing(SamplerClient(running.lines())) as edges:
+    with Sampling(["told"], "cpu", 5.0, stalling) as running, closing(SamplerClient(running.links())) as client:
         time.sleep(0.5)
         start = time.monotonic()
-        assert edges.mark("begin") == {}
-        assert not edges.read_power
-        assert edges.mark("end") == {}
+        assert client.mark("begin") == {}
+        assert not client.reads_power
+        assert client.mark("end") == {}
         assert time.monotonic() - start < 0.6
         running.gather()
 

@@ -52,7 +52,7 @@ from pathlib import Path
 from benchmarker import Case
 from benchmarker.agent.remote import Agents, RemoteRank
 from benchmarker.hooks.launchers import allocation, load_launcher
-from benchmarker.machine.software import installed
+from benchmarker.machine.description import installed
 from benchmarker.worker.pipes import listen
 from benchmarker.worker.protocol import Task
 
@@ -69,7 +69,7 @@ for number in range(5):
             ]
             tasks = [Task(kind="describe", framework="toy", cases=(case,), rank=rank.number) for rank in ranks]
             agent.begin(ranks, tasks, [folder / f"{number}.{rank.number}.log" for rank in ranks])
-        listen(found, float("inf"), lambda: all(agent.is_over for agent in found))
+        listen(found, float("inf"), lambda: all(agent.has_ended_trial for agent in found))
     print([(rank.status, rank.fault) for agent in found for rank in agent.ranks.values()], flush=True)
 agents.close()
 (folder / "lengths.json").write_text(json.dumps(sorted(lengths)))

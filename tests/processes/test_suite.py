@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarker.running import sessions
+from benchmarker.running import run
 
 PLAN = """
 version = "1"
@@ -96,13 +96,13 @@ def test_a_spread_run_is_continued_after_an_interrupt_and_counts_as_several_runs
     for side in "ab":
         words = ("plan", "run", "naps.toml", "--runs=2", "--pause=1m", f"--results={side}")
         with monkeypatch.context() as patched:
-            patched.setattr(sessions, "time", SimpleNamespace(time=time.time, sleep=interrupt))
+            patched.setattr(run, "time", SimpleNamespace(time=time.time, sleep=interrupt))
             done = cli(*words)
         assert done.returncode == 130
         assert "2 runs of 1 and 1 rounds, with pauses of 60 s in all" in done.stderr
         assert "interrupted: 2 of 4 trials are stored" in done.stderr
         with monkeypatch.context() as patched:
-            patched.setattr(sessions, "time", SimpleNamespace(time=lambda: time.time() + 61, sleep=interrupt))
+            patched.setattr(run, "time", SimpleNamespace(time=lambda: time.time() + 61, sleep=interrupt))
             assert cli(*words, "--resume").returncode == 0
     (score,) = json.loads(cli("suite", "score", "a", "b", "--json").stdout)["scores"]
     mean = score["metrics"][0]["mean"]

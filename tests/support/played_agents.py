@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from benchmarker import Allocation, Case, Launcher
-from benchmarker.agent.messages import Here
+from benchmarker.agent.messages import Present
 from benchmarker.agent.remote import Agents
 from benchmarker.machine import description
 from benchmarker.records.job import Installed
@@ -18,13 +18,13 @@ AGENT = """
 echo "$1" >>"$0/steps"
 IFS= read -r here <"$0/here"
 tell() { printf '%s\\n' "{\\"type\\":\\"FromRank\\",\\"rank\\":$1,$2}"; }
-over() { printf '{"type":"Over"}\\n'; }
+over() { printf '{"type":"TrialEnded"}\\n'; }
 printf '%s\\n' "$here"
 while IFS= read -r line; do
   case "$line" in
-    *'"type":"Where"'*) printf '%s\\n' "$here" ;;
-    *'"type":"End"'*) over ;;
-    *'"type":"Begin"'*) BEGIN ;;
+    *'"type":"Ping"'*) printf '%s\\n' "$here" ;;
+    *'"type":"EndRanks"'*) over ;;
+    *'"type":"StartRanks"'*) BEGIN ;;
   esac
 done
 """
@@ -44,7 +44,7 @@ class Played(Launcher):
         self.begins = begins
         self.names = [str(number) for number in range(len(begins))]
         self.installed = Installed("3", None, {})
-        (folder / "here").write_bytes(msgspec.json.encode(Here(description.describe(), self.installed)) + b"\n")
+        (folder / "here").write_bytes(msgspec.json.encode(Present(description.describe(), self.installed)) + b"\n")
 
     def agents(self) -> Agents:
         """The agents of a run on these nodes."""

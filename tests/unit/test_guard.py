@@ -50,7 +50,7 @@ def test_a_process_is_ended_though_its_start_was_interrupted(begun, request):
 
 def test_a_sampler_is_ended_though_its_start_was_interrupted(begun):
     with pytest.raises(KeyboardInterrupt):
-        samplers.find(["replay"], None, {})
+        samplers.probe(["replay"], None, {})
     with pytest.raises(KeyboardInterrupt), samplers.Sampling(["replay"], None, 10.0, {}):
         raise AssertionError("the interrupt was lost")
     assert [process.poll() is not None for process in begun] == [True, True]

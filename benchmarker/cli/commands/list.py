@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from benchmarker.hooks.registry import Plugin
-    from benchmarker.power.sampler import Found
+    from benchmarker.power.sampler import MeterProbe
 
 PLURALS = {
     "frameworks": "framework",
@@ -60,17 +60,17 @@ def command(kind: str | None) -> Output:
     return Output([Table.of(["kind", "name", "distribution", "available"], rows)], data)
 
 
-def _queried(meters: Sequence[Plugin]) -> Mapping[str, Found]:
+def _queried(meters: Sequence[Plugin]) -> Mapping[str, MeterProbe]:
     """Return what each meter reads here, or why it reads nothing."""
     from benchmarker.power import samplers  # no other list needs it
 
     with working("querying the meters"):
-        return samplers.find([meter.name for meter in meters], None, {})
+        return samplers.probe([meter.name for meter in meters], None, {})
 
 
-def _state(plugin: Plugin, found: Mapping[str, Found]) -> tuple[bool | None, str | None]:
+def _state(plugin: Plugin, probes: Mapping[str, MeterProbe]) -> tuple[bool | None, str | None]:
     """Return whether a plugin is available, and why not; None and the reason if that was not determined."""
-    reason = found[plugin.name].trouble if plugin.name in found else registry.trouble(plugin)
-    if reason is None and plugin.kind == "meter" and not found:
+    reason = probes[plugin.name].trouble if plugin.name in probes else registry.trouble(plugin)
+    if reason is None and plugin.kind == "meter" and not probes:
         return None, "not queried; `benchmarker list meters` does"
     return reason is None, reason

@@ -29,14 +29,14 @@ from benchmarker.cli.options.types import Duration
 from benchmarker.formatting import clean, si
 from benchmarker.power import samplers
 from benchmarker.power.live import Sensor, sensors, take
-from benchmarker.power.window import SamplerClient
+from benchmarker.power.sampler_client import SamplerClient
 from benchmarker.tables.table import Table
 from benchmarker.tables.terminal import lines
 
 if TYPE_CHECKING:
     from benchmarker.api.meter import Channel
     from benchmarker.power.live import Now
-    from benchmarker.power.sampler import Found
+    from benchmarker.power.sampler import MeterProbe
     from benchmarker.power.samplers import Sampling
 
 APART_S = 0.5
@@ -72,20 +72,20 @@ def command(power: str, watch: bool, seconds: float | None, view: View) -> Outpu
     if seconds is not None and not watch:
         raise UserError("--seconds needs --watch; give both")
     names = samplers.meters(power)
-    with _sampled(names) as (running, edges):
-        several = sensors(running.found)
+    with _sampled(names) as (running, client):
+        several = sensors(running.probes)
         if watch and several:
-            _watch(several, edges, running, seconds, as_json=view.form == "json")
+            _watch(several, client, running, seconds, as_json=view.form == "json")
             return Output()
         if several:
             with working("reading the sensors"):
-                take(several, edges.mark("look"))
+                take(several, client.mark("look"))
                 time.sleep(APART_S)
-                take(several, edges.mark("look"))
+                take(several, client.mark("look"))
     if watch and view.form == "json":
         click.echo("benchmarker: no power sensor is available here", err=True)
         return Output()
-    return Output(_output(several, running.found), partial(_plain, several, running.found))
+    return Output(_output(several, running.probes), partial(_plain, several, running.probes))
 
 
 @contextmanager
@@ -94,11 +94,11 @@ def _sampled(names: Sequence[str]) -> Iterator[tuple[Sampling, SamplerClient]]:
     with ExitStack() as stack:
         with working(f"querying {', '.join(names)}"):
             running = stack.enter_context(samplers.Sampling(names, None, _RARE_HZ, {}))
-        yield running, stack.enter_context(closing(SamplerClient(running.lines())))
+        yield running, stack.enter_context(closing(SamplerClient(running.links())))
 
 
 def _watch(
-    several: Sequence[Sensor], edges: SamplerClient, running: Sampling, seconds: float | None, *, as_json: bool
+    several: Sequence[Sensor], client: SamplerClient, running: Sampling, seconds: float | None, *, as_json: bool
 ) -> None:
     """Read and show until interrupted, the time is over, or no meter responds any more."""
     shown = console()
@@ -109,7 +109,7 @@ def _watch(
     with live or nullcontext():
         try:
             while True:
-                samples = edges.mark("look")
+                samples = client.mark("look")
                 take(several, samples)
                 now = time.monotonic()
                 over = not samples or (end is not None and now >= end)
@@ -163,7 +163,7 @@ def _show(several: Sequence[Now], elapsed_s: float, live: Live | None, as_json: 
         click.echo(clean("  ".join([f"{elapsed_s:.1f} s", each.sensor, *known, trouble])).rstrip())
 
 
-def _plain(several: Sequence[Sensor], found: Mapping[str, Found]) -> dict[str, Any]:
+def _plain(several: Sequence[Sensor], probes: Mapping[str, MeterProbe]) -> dict[str, Any]:
     """Return the sensors with all their channels, and what is unavailable, as JSON values."""
     return {
         "sensors": [
@@ -182,8 +182,8 @@ def _plain(several: Sequence[Sensor], found: Mapping[str, Found]) -> dict[str, A
         ],
         "unavailable": [
             {"meter": meter, "what": missing.what, "reason": missing.reason, "message": missing.message}
-            for meter, each in found.items()
-            for missing in each.unavailable
+            for meter, probe in probes.items()
+            for missing in probe.unavailable
         ],
     }
 
@@ -203,14 +203,14 @@ def _channel(channel: Channel, value: float | str | None) -> dict[str, Any]:
     }
 
 
-def _output(several: Sequence[Sensor], found: Mapping[str, Found]) -> Iterator[Part]:
+def _output(several: Sequence[Sensor], probes: Mapping[str, MeterProbe]) -> Iterator[Part]:
     """Yield the current readings, what is read from each sensor, and what cannot be read."""
     if several:
         yield _now(several)
         yield ""
         yield Table.of(["sensor", "what is read", "as documented"], _read(several))
     else:
-        yield "No power sensor is available here." if found else "No meter was queried."
+        yield "No power sensor is available here." if probes else "No meter was queried."
     remarks = {
         each.name: each.first.scope + ("; a case may cause only part of it" if each.first.shared else "")
         for each in several
@@ -218,7 +218,7 @@ def _output(several: Sequence[Sensor], found: Mapping[str, Found]) -> Iterator[P
     }
     for name, scope in remarks.items():
         yield Text(f"{name} covers {scope}", "  ")
-    unavailable = [[meter, missing.text] for meter, each in found.items() for missing in each.unavailable]
+    unavailable = [[meter, missing.text] for meter, probe in probes.items() for missing in probe.unavailable]
     if unavailable:
         yield "\nUnavailable, and why:"
         yield Table.facts(unavailable)

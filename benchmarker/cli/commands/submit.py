@@ -74,7 +74,7 @@ def command(
     known = earlier.options if earlier and earlier.launcher == name else site.options_of(name)
     given = known | dict(map(_option, options))
     nodes = nodes or (earlier.nodes if earlier else 1,)
-    means = submission.Means(name, given, load_launcher(name, given), site)
+    launch = submission.LaunchSpec(name, given, load_launcher(name, given), site)
     parts = nodes if len(nodes) > 1 else ()
     if parts and plan.is_dir():
         raise UserError(f"{plan} is one run, with one job; give one number of --nodes, or none")
@@ -82,15 +82,15 @@ def command(
         if not plan.is_dir():
             submission.check(plan, plan.stem, parts)
         folders = [plan if plan.is_dir() else results / store.new_id() for _ in nodes]
-        scripts = [submission.script(means, *each) for each in zip(folders, nodes, strict=True)]
+        scripts = [submission.script(launch, *each) for each in zip(folders, nodes, strict=True)]
         return Output(
             ["\n".join(scripts).removesuffix("\n")],
             _one_or_all([{"launcher": name, "script": script} for script in scripts]),
         )
     if parts:
-        submitted = submission.submit_parts(plan, results, means, parts)
+        submitted = submission.submit_parts(plan, results, launch, parts)
     else:
-        submitted = [submission.submit(plan, results, means, nodes[0])]
+        submitted = [submission.submit(plan, results, launch, nodes[0])]
     lines = [clean(f"{name} job {job.number}: {path}") for path, job in submitted]
     hint = f"`benchmarker jobs {results}` shows the state, {LOG} in the folder of a run what it prints"
     return Output([*lines, Text(hint, err=True)], _one_or_all([_plain(path, job) for path, job in submitted]))

@@ -13,10 +13,10 @@ import pytest
 from support.played_agents import DONE, LOST_PEER, Played
 
 from benchmarker import UserError
-from benchmarker.agent import conversation, remote
-from benchmarker.agent.conversation import converse_with_ranks
-from benchmarker.agent.messages import Begin, End
+from benchmarker.agent import remote, supervisor
+from benchmarker.agent.messages import EndRanks, StartRanks
 from benchmarker.agent.remote import Agents, LostNodeError, Nodes
+from benchmarker.agent.supervisor import run_workers
 from benchmarker.hooks import launchers
 from benchmarker.worker.launch import Ending, ending_text
 from benchmarker.worker.protocol import Task
@@ -25,12 +25,12 @@ SILENT = "while :; do IFS= read -r line || exit; done"
 """What an agent does whose link has died."""
 
 
-def converse(played: Played, agents: Agents) -> tuple[Ending, list[str]]:
+def run_worker(played: Played, agents: Agents) -> tuple[Ending, list[str]]:
     """A trial of all nodes: how it ended, and the failures that were told."""
     told: list[str] = []
     task = Task(kind="profile", framework="toy", cases=(played.case(),))
     logs = [played.folder / f"{name}.log" for name in played.names]
-    ending = converse_with_ranks(
+    ending = run_workers(
         task,
         {},
         30,
@@ -44,10 +44,10 @@ def converse(played: Played, agents: Agents) -> tuple[Ending, list[str]]:
 @pytest.fixture
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait shorter."""
-    monkeypatch.setattr(conversation, "GATHER_S", 0.1)
-    monkeypatch.setattr(conversation, "LATE_S", 0.6)
-    monkeypatch.setattr(conversation, "AGAIN_S", 1.0)
-    monkeypatch.setattr(conversation, "GRACE_S", 0.1)
+    monkeypatch.setattr(supervisor, "GATHER_S", 0.1)
+    monkeypatch.setattr(supervisor, "LATE_S", 0.6)
+    monkeypatch.setattr(supervisor, "AGAIN_S", 1.0)
+    monkeypatch.setattr(supervisor, "GRACE_S", 0.1)
     monkeypatch.setattr(remote, "END_S", 0.3)
 
 
@@ -55,7 +55,7 @@ def test_all_trials_take_one_step_on_each_node(tmp_path: Path) -> None:
     played = Played(tmp_path, [DONE] * 16)
     with closing(played.agents()) as agents:
         for _ in range(10):
-            assert converse(played, agents)[0].exit == 0
+            assert run_worker(played, agents)[0].exit == 0
         started = list(agents._by_node.values())
     assert played.steps() == played.names
     assert all(agent.process.poll() is not None for agent in started)
@@ -64,9 +64,9 @@ def test_all_trials_take_one_step_on_each_node(tmp_path: Path) -> None:
 def test_a_node_whose_agent_was_lost_gets_another_one(tmp_path: Path) -> None:
     played = Played(tmp_path, [DONE, DONE])
     with closing(played.agents()) as agents:
-        assert converse(played, agents)[0].exit == 0
+        assert run_worker(played, agents)[0].exit == 0
         agents._by_node["1"].process.kill()
-        assert converse(played, agents)[0].exit == 0
+        assert run_worker(played, agents)[0].exit == 0
     assert played.steps() == ["0", "1", "1"]
 
 
@@ -87,10 +87,10 @@ def test_a_refused_step_stops_the_run_and_says_why_and_is_no_lost_node(
         closing(played.agents()) as agents,
         pytest.raises(UserError, match=f"^nothing can be started on node 1: {why}; fix this"),
     ):
-        converse(played, agents)
+        run_worker(played, agents)
     monkeypatch.setattr(launchers, "lost_nodes", lambda _: ["1"])
     with closing(played.agents()) as agents, pytest.raises(LostNodeError, match=f"^node 1 was lost: {why}$"):
-        converse(played, agents)
+        run_worker(played, agents)
 
 
 @pytest.mark.usefixtures("_soon")
@@ -114,7 +114,7 @@ def test_a_rank_that_has_lost_its_peer_is_not_the_cause(
     monkeypatch.setattr(launchers, "lost_nodes", lambda _: down)
     played = Played(tmp_path, [LOST_PEER, begin])
     with closing(played.agents()) as agents:
-        ending, told = converse(played, agents)
+        ending, told = run_worker(played, agents)
     assert (ending.rank, ending.node, told) == (1, "1", [])
     assert ending_text(ending, tmp_path / "none") == text
 
@@ -123,11 +123,11 @@ def test_a_rank_that_has_lost_its_peer_is_not_the_cause(
 def test_a_lost_connection_is_told_where_nobody_is_gone(tmp_path: Path) -> None:
     played = Played(tmp_path, [LOST_PEER, ":"])
     with closing(played.agents()) as agents:
-        ending, told = converse(played, agents)
+        ending, told = run_worker(played, agents)
     assert (ending.lost, told) == ("", ["rank 0 on 0: reset by peer"])
 
 
-@pytest.mark.parametrize("line", [b"{", b"\xff\xfe", b'{"type":"Begin"}', b"[" * 100_000], ids=range(4))
+@pytest.mark.parametrize("line", [b"{", b"\xff\xfe", b'{"type":"StartRanks"}', b"[" * 100_000], ids=range(4))
 def test_an_agent_that_is_told_what_is_not_valid_says_so_and_ends(line: bytes) -> None:
     start = time.monotonic()
     with subprocess.Popen(
@@ -137,7 +137,7 @@ def test_an_agent_that_is_told_what_is_not_valid_says_so_and_ends(line: bytes) -
         stderr=subprocess.PIPE,
     ) as process:
         assert process.stdout and process.stdin and process.stderr
-        assert b'"type":"Here"' in process.stdout.readline()
+        assert b'"type":"Present"' in process.stdout.readline()
         process.stdin.write(line + b"\n")
         process.stdin.flush()  # and the pipe stays open
         try:
@@ -159,10 +159,10 @@ def test_an_agent_that_is_not_told_of_the_end_of_a_trial_ends(tmp_path: Path, is
         [sys.executable, "-P", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
         assert process.stdin and process.stdout
-        for message in (Begin([task], [str(tmp_path / "log")]), *([End()] if is_ended else [])):
+        for message in (StartRanks([task], [str(tmp_path / "log")]), *([EndRanks()] if is_ended else [])):
             process.stdin.write(msgspec.json.encode(message) + b"\n")
         process.stdin.flush()
-        while b'"type":"Over"' not in process.stdout.readline():
+        while b'"type":"TrialEnded"' not in process.stdout.readline():
             pass
         try:
             assert process.wait(5 if not is_ended else 1.5) == 0
@@ -177,5 +177,5 @@ def test_an_agent_that_sends_a_line_without_end_is_given_up(monkeypatch: pytest.
     monkeypatch.setattr(remote, "LINE_BYTES", 1 << 20)
     played = Played(tmp_path, [DONE, "head -c 9000000 /dev/zero; sleep 0.2"])
     with closing(played.agents()) as agents:
-        ending, _ = converse(played, agents)
+        ending, _ = run_worker(played, agents)
     assert ending.lost == "node 1 was lost: its agent sent a line of more than 2 MiB"

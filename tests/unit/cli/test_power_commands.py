@@ -25,11 +25,11 @@ from benchmarker.cli.display.records import _heading
 from benchmarker.files import atomic
 from benchmarker.formatting import clean, si
 from benchmarker.power import telemetry
-from benchmarker.power.energy import Timed, settle
+from benchmarker.power.energy import Timed, compute_energy
 from benchmarker.power.live import sensors, take
-from benchmarker.power.sampler import Found, Sample
+from benchmarker.power.sampler import MeterProbe, Sample
+from benchmarker.power.sampler_client import SamplerClient
 from benchmarker.power.samplers import Sampled, Sampling
-from benchmarker.power.window import SamplerClient
 from benchmarker.records.record import nulls, reason
 
 S = 1_000_000_000
@@ -214,7 +214,7 @@ def test_watching_on_a_terminal_draws_over(play, tmp_path):
 
 def test_what_samplers_wrote_can_be_dropped_while_they_run(play):
     play(HOST)
-    with Sampling(["rapl"], "cpu", 0.01, {}) as running, closing(SamplerClient(running.lines())) as edges:
+    with Sampling(["rapl"], "cpu", 0.01, {}) as running, closing(SamplerClient(running.links())) as edges:
         for _ in range(5):
             edges.mark("before")
         running.forget()
@@ -227,7 +227,7 @@ def test_what_samplers_wrote_can_be_dropped_while_they_run(play):
 
 def sensor(*channels, meter="toy"):
     """A sensor with channels, and what makes it read: seconds, then a reading of each channel."""
-    (made,) = sensors({meter: Found(tuple(Channel(id="x", domain="gpu", **channel) for channel in channels))})
+    (made,) = sensors({meter: MeterProbe(tuple(Channel(id="x", domain="gpu", **channel) for channel in channels))})
     return made, lambda at_s, *readings: take([made], {meter: Sample(round(at_s * S), 0, "", readings)})
 
 
@@ -392,7 +392,7 @@ def test_hostile_names_in_a_time_series(command, stored):
 
 def test_results_without_one_time_series_are_refused_in_one_line(command, stored, tmp_path):
     refused(command("telemetry", "nowhere.json"), "nowhere.json: no such file or folder")
-    accounts = settle([LACKING], None, (0, 0), 0.05)
+    accounts = compute_energy([LACKING], None, (0, 0), 0.05)
     reasons = {**make_record().reasons, **reasons_of(accounts)}
     record = msgspec.structs.replace(make_record(), meters=accounts.meters, reasons=reasons)
     silent = tmp_path / "silent.json"
@@ -430,7 +430,7 @@ def reasons_of(accounts):
 
 def sensed(sampled, *, unavailable=(), power="auto", platform="cuda", step_s=0.1):
     """A record of a case that ran on the toy card, for 80 steps of two samples."""
-    accounts = settle(
+    accounts = compute_energy(
         [sampled, *unavailable], Timed(platform, "GPU-aaaaaaaa", None, 80, 160, step_s), (100 * S, 103 * S), 0.25
     )
     record = make_record()
@@ -508,7 +508,7 @@ def test_show_tells_the_whole_machine_and_what_a_sensor_sees(show):
 
 def test_show_is_short_where_nothing_was_sensed(show):
     record = make_record()
-    accounts = settle([LACKING], None, (0, 0), 0.05)
+    accounts = compute_energy([LACKING], None, (0, 0), 0.05)
     reasons = {**record.reasons, **reasons_of(accounts), "energy": "rapl: permission: for root alone: run as root"}
     silent = msgspec.structs.replace(record, meters=accounts.meters, reasons=reasons)
     rows = show(silent)

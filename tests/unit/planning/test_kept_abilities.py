@@ -24,12 +24,12 @@ def asked(monkeypatch):
     """Plays the worker that is asked; returns the list of what was asked."""
     requests = []
 
-    def converse(request, environment, timeout_s, log, on_event):
+    def run_worker(request, environment, timeout_s, log, on_event):
         requests.append((request.framework, dict(environment)))
         on_event(msgspec.to_builtins({"info": ABILITY.info, "support": ABILITY.support}))
         return Ending(0, timed_out=False, wall_s=1.0)
 
-    monkeypatch.setattr(capabilities, "converse", converse)
+    monkeypatch.setattr(capabilities, "run_worker", run_worker)
     return requests
 
 

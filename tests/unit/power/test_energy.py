@@ -5,7 +5,7 @@ import pytest
 from support.cards import Constant, Ramp, Wave
 
 from benchmarker.api.meter import Channel, Unavailable
-from benchmarker.power.energy import Timed, settle
+from benchmarker.power.energy import Timed, compute_energy
 from benchmarker.power.sampler import Sample
 from benchmarker.power.samplers import Sampled
 
@@ -32,7 +32,7 @@ def sampled(readings, *, meter="nvml", every_s=0.05, end_s=47.0, marks=(BEGIN, E
 
 
 def account(*of, timed=ON_CARD):
-    return settle(of, timed, REST, 0.05)
+    return compute_energy(of, timed, REST, 0.05)
 
 
 def rising(curve, update_s=0.02):

@@ -4,8 +4,7 @@ import msgspec
 import pytest
 
 from benchmarker.api.meter import Channel, Unavailable
-from benchmarker.power.energy import Timed, settle
-from benchmarker.power.nodes import together
+from benchmarker.power.energy import Timed, compute_energy, sum_over_nodes
 from benchmarker.power.sampler import Sample
 from benchmarker.power.samplers import Sampled
 
@@ -27,11 +26,11 @@ def rapl(watts, *, ahead_s=0, seconds=40.0, marks=("begin", "end"), lost_after_s
 
 
 def account(*sampled, timed=TIMED, ahead_s=0):
-    return settle(sampled, timed, (ahead_s * S, (ahead_s + 2) * S), 0.05)
+    return compute_energy(sampled, timed, (ahead_s * S, (ahead_s + 2) * S), 0.05)
 
 
 def test_energies_and_idle_powers_are_sums_each_in_its_own_window():
-    found = together(NAMES, [account(rapl(100.0)), account(rapl(300.0, seconds=40.5))])
+    found = sum_over_nodes(NAMES, [account(rapl(100.0)), account(rapl(300.0, seconds=40.5))])
     energy = found.energy
     assert energy.energy_J == pytest.approx(100 * 40 + 300 * 40.5)
     assert energy.total_J == pytest.approx(energy.energy_J)
@@ -44,8 +43,8 @@ def test_energies_and_idle_powers_are_sums_each_in_its_own_window():
 
 
 def test_clocks_of_nodes_are_never_compared():
-    near = together(NAMES, [account(rapl(100.0)), account(rapl(300.0))])
-    far = together(NAMES, [account(rapl(100.0)), account(rapl(300.0, ahead_s=10**6), ahead_s=10**6)])
+    near = sum_over_nodes(NAMES, [account(rapl(100.0)), account(rapl(300.0))])
+    far = sum_over_nodes(NAMES, [account(rapl(100.0)), account(rapl(300.0, ahead_s=10**6), ahead_s=10**6)])
     first, second = far.energy.sensors
     assert second.begin_ns - first.begin_ns == 10**6 * S
     back = msgspec.structs.replace(second, begin_ns=first.begin_ns, end_ns=first.end_ns)
@@ -54,7 +53,9 @@ def test_clocks_of_nodes_are_never_compared():
 
 def test_a_sum_needs_every_node_and_its_reason_names_those_without():
     silent = Sampled("rapl", (), (DENIED,), [])
-    found = together((*NAMES, "top"), [account(rapl(100.0)), account(silent), account(rapl(1.0, lost_after_s=20.0))])
+    found = sum_over_nodes(
+        (*NAMES, "top"), [account(rapl(100.0)), account(silent), account(rapl(1.0, lost_after_s=20.0))]
+    )
     energy = found.energy
     assert (energy.energy_J, energy.total_J) == (None, None)
     assert found.reasons["energy.energy_J"] == (
@@ -70,10 +71,10 @@ def test_a_sum_needs_every_node_and_its_reason_names_those_without():
 
 def test_a_reason_that_all_nodes_have_names_none():
     silent = Sampled("rapl", (), (DENIED,), [])
-    found = together(NAMES, [account(silent), account(silent)])
+    found = sum_over_nodes(NAMES, [account(silent), account(silent)])
     assert found.energy is None
     assert found.reasons == {"energy": "rapl: package-0: permission: for root alone"}
-    assert together(NAMES, [account(silent, timed=None)] * 2).reasons == {"energy": "nothing was timed"}
+    assert sum_over_nodes(NAMES, [account(silent, timed=None)] * 2).reasons == {"energy": "nothing was timed"}
 
 
 def test_flags_are_those_of_any_node():
@@ -81,5 +82,5 @@ def test_flags_are_those_of_any_node():
     counted = rapl(100.0, seconds=40.0)
     channels = (*counted.channels, suspect)
     samples = [Sample(each.time_ns, 0, each.mark, (*each.readings, 150.0)) for each in counted.samples]
-    found = together(NAMES, [account(rapl(100.0, seconds=20.0)), account(Sampled("rapl", channels, (), samples))])
+    found = sum_over_nodes(NAMES, [account(rapl(100.0, seconds=20.0)), account(Sampled("rapl", channels, (), samples))])
     assert found.energy.flags == ["energy_short", "counter_suspect"]

@@ -71,10 +71,10 @@ def test_what_is_no_time_series_is_told(tmp_path):
 def test_what_stands_in_its_way_costs_the_time_series_alone(tmp_path):
     said = []
     (tmp_path / "taken").mkdir()
-    run._keep(tmp_path / "taken", [BOTH], said.append)
+    run._save_telemetry(tmp_path / "taken", [BOTH], said.append)
     assert said[0].startswith("the trial has no time series: cannot write ")
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
-    run._keep(tmp_path / "t.parquet", [BOTH], said.append)
+    run._save_telemetry(tmp_path / "t.parquet", [BOTH], said.append)
     assert len(telemetry.read(tmp_path / "t.parquet").readings) == 5
-    run._keep(tmp_path / "none", [BOTH[2:], []], said.append)
+    run._save_telemetry(tmp_path / "none", [BOTH[2:], []], said.append)
     assert not (tmp_path / "none").exists()

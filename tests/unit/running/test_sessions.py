@@ -11,7 +11,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.execution import spread
 from benchmarker.planning.estimate import TimeLeft
 from benchmarker.records.plan import make_plan
-from benchmarker.running import sessions
+from benchmarker.running import run
 
 NOW_S = 1_800_000_000.0
 """2027-01-15T08:00:00Z."""
@@ -26,7 +26,7 @@ def planned(trials, runs, pause_s=60.0, cases=1):
 def slept(monkeypatch):
     """The times that were slept, s; the clock stands still."""
     found = []
-    monkeypatch.setattr(sessions, "time", SimpleNamespace(time=lambda: NOW_S, sleep=found.append))
+    monkeypatch.setattr(run, "time", SimpleNamespace(time=lambda: NOW_S, sleep=found.append))
     return found
 
 
@@ -48,7 +48,7 @@ def test_rounds_are_spread_evenly(trials, runs, rounds):
 
 def test_a_session_begins_after_the_pause_from_the_end_of_the_last_trial(slept):
     said = []
-    sessions.wait_before(3, planned(9, 3), [ended(20)], said.append)
+    run.wait_before(3, planned(9, 3), [ended(20)], said.append)
     assert slept == [pytest.approx(40)]
     assert said[0].startswith("run 2 of 3 begins at ")
     assert said[0].endswith("after a pause of 60 s")
@@ -63,7 +63,7 @@ def test_a_session_begins_after_the_pause_from_the_end_of_the_last_trial(slept):
     ],
 )
 def test_there_is_no_pause_otherwise(slept, number, finished):
-    sessions.wait_before(number, planned(9, 3), finished, print)
+    run.wait_before(number, planned(9, 3), finished, print)
     assert slept == []
 
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from benchmarker.worker.launch import converse, ending_text
+from benchmarker.worker.launch import ending_text, run_worker
 from benchmarker.worker.protocol import Task
 
 DYING = """
@@ -21,6 +21,6 @@ def test_a_worker_that_ends_before_it_reads_its_request_says_why(tmp_path, name,
     (tmp_path / "sitecustomize.py").write_text(DYING.replace("{noise}", noise))
     log = tmp_path / "log"
     start = time.monotonic()
-    ending = converse(Task(kind="describe", framework=name), {"PYTHONPATH": str(tmp_path)}, 20, log, print)
+    ending = run_worker(Task(kind="describe", framework=name), {"PYTHONPATH": str(tmp_path)}, 20, log, print)
     assert time.monotonic() - start < 15
     assert ending_text(ending, log) == "the worker ended with status 3: no such library"

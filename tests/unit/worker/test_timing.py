@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from benchmarker import Measuring
-from benchmarker.power.window import Gauge
+from benchmarker.power.sampler_client import Gauge
 from benchmarker.stats import median_interval
 from benchmarker.worker import timing
 

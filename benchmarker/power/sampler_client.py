@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 import socket
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import msgspec
 from msgspec import Struct
 
 from benchmarker.power.sampler import Sample
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 ANSWER_S = 1.0
 """Time limit for a sampler's answer; after that its sensor hangs, and it is not asked again."""
@@ -42,40 +39,40 @@ class Gauge(Struct, frozen=True):
 
 
 class SamplerClient:
-    """Requests readings from all samplers at once, between two phases of work."""
+    """Requests readings from all samplers at once, before and after the timed part, and in the preheat."""
 
-    def __init__(self, lines: Mapping[str, SamplerLink]) -> None:
-        self._lines = {meter: (line, socket.socket(fileno=os.dup(line.socket))) for meter, line in lines.items()}
+    def __init__(self, links: Mapping[str, SamplerLink]) -> None:
+        self._links = {meter: (link, socket.socket(fileno=os.dup(link.socket))) for meter, link in links.items()}
         self._before: dict[str, Sample] = {}
 
     @property
-    def read_power(self) -> bool:
+    def reads_power(self) -> bool:
         """Whether any sampler reads energy or power."""
-        return any(line.reads_power for line, _ in self._lines.values())
+        return any(link.reads_power for link, _ in self._links.values())
 
     def close(self) -> None:
         """Close the connections to all samplers."""
-        for meter in list(self._lines):
+        for meter in list(self._links):
             self._drop(meter)
 
     def _drop(self, meter: str) -> None:
-        self._lines.pop(meter)[1].close()
+        self._links.pop(meter)[1].close()
 
     def mark(self, name: str) -> dict[str, Sample]:
         """Have every sampler read now; `name` marks these samples in the file."""
         samples = {}
         deadline = time.monotonic() + ANSWER_S
-        for meter, (_, way) in list(self._lines.items()):
+        for meter, (_, connection) in list(self._links.items()):
             try:
-                way.sendall(name.encode() + b"\n")
+                connection.sendall(name.encode() + b"\n")
             except OSError:
                 self._drop(meter)
-        for meter, (_, way) in list(self._lines.items()):
+        for meter, (_, connection) in list(self._links.items()):
             line = b""
             try:
                 while not line.endswith(b"\n"):
-                    way.settimeout(max(0.001, deadline - time.monotonic()))
-                    chunk = way.recv(1 << 16)
+                    connection.settimeout(max(0.001, deadline - time.monotonic()))
+                    chunk = connection.recv(1 << 16)
                     if not chunk:
                         raise OSError
                     line += chunk
@@ -91,18 +88,18 @@ class SamplerClient:
         powers: list[float] = []
         temperatures: list[float] = []
         for meter, sample in samples.items():
-            line = self._lines[meter][0]
+            link = self._links[meter][0]
             readings = sample.readings
-            temperatures += [value for at in line.temperature if isinstance(value := readings[at], float)]
+            temperatures += [value for at in link.temperature if isinstance(value := readings[at], float)]
             before = self._before.get(meter)
-            if line.energy and before:
+            if link.energy and before:
                 seconds = (sample.time_ns - before.time_ns) / 1e9
-                for at, wraps_at in zip(line.energy, line.wraps_at, strict=True):
+                for at, wraps_at in zip(link.energy, link.wraps_at, strict=True):
                     now, then = readings[at], before.readings[at]
                     if isinstance(now, float) and isinstance(then, float):
                         risen = now - then + (wraps_at or 0.0) * (now < then)
                         powers.append(risen / seconds)
-            elif not line.energy:
-                powers += [value for at in line.power if isinstance(value := readings[at], float)]
+            elif not link.energy:
+                powers += [value for at in link.power if isinstance(value := readings[at], float)]
         self._before = samples
         return Gauge(sum(powers) if powers else None, max(temperatures, default=None))
