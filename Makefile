@@ -52,7 +52,7 @@ else
 endif
 
 FOR ?= 3.12
-CARRIED ?= msgspec platformdirs plotly nvidia-ml-py pytest pytest-timeout iniconfig packaging pluggy pygments
+CARRIED ?= lazy-loader msgspec platformdirs plotly nvidia-ml-py pytest pytest-timeout iniconfig packaging pluggy pygments
 PLATFORMS := $(foreach version,2_5 2_17 2_24 2_27 2_28 2_34,--platform manylinux_$(version)_x86_64) \
 	--platform manylinux2014_x86_64 --platform manylinux1_x86_64
 wheels: $(VENV)/installed  ## Collect in build/wheels what a machine without a network may lack (FOR=3.12, CARRIED='...')
@@ -73,8 +73,7 @@ check: $(VENV)/installed  ## Run formatting, lint and types
 check-benchmarks: $(VENV)/installed  ## Check that the benchmarks fit the code
 	for folder in $$(find benchmarks -name '*.py' -exec dirname {} + | sort -u); do \
 		MYPYPATH=plugins:problems:$$folder:benchmarks/verdicts/calibration \
-		$(BIN)/mypy --config-file= --cache-dir=.mypy_cache/benchmarks --ignore-missing-imports --check-untyped-defs \
-		$$folder/*.py || exit; \
+		$(BIN)/mypy --config-file=benchmarks/mypy.ini --cache-dir=.mypy_cache/benchmarks $$folder/*.py || exit; \
 	done
 
 docs: $(VENV)/installed  ## Build the documentation as a site into build/docs, without a network

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from benchmarker.api.errors import UserError
+from benchmarker.hooks.cases import environment_of
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.records import store
-from benchmarker.records.configurations import environment_of
 from benchmarker.records.factors import factors_of
 
 if TYPE_CHECKING:

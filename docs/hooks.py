@@ -65,11 +65,13 @@ def fields_of(struct: type[Struct], prefix: str = "") -> Iterator[Field]:
     assert isinstance(info, types.StructType)
     comments = {name: text for base in reversed(struct.__mro__[:-2]) for name, text in _comments(base)}
     for field in info.fields:
-        extra = (field.type.extra_json_schema or {}) if isinstance(field.type, types.Metadata) else {}
-        meaning = comments.get(field.name) or extra.get("description")
+        given = field.type if isinstance(field.type, types.Metadata) else types.Metadata(field.type)
+        meaning = comments.get(field.name) or (given.extra_json_schema or {}).get("description")
         if not meaning:
             raise ValueError(f"{struct.__name__}.{field.name} needs a comment `#: ...` that says what it means")
-        yield Field(f"{prefix}{field.name}", _kind(field.type), meaning, _struct_in(field.type))
+        needs_reason = (given.extra or {}).get("null_because") is not None
+        kind = _kind(field.type).replace("null", "null with a reason" if needs_reason else "null")
+        yield Field(f"{prefix}{field.name}", kind, meaning, _struct_in(field.type))
 
 
 def _all_below(field: Field, elsewhere: set[type[Struct]]) -> Iterator[Field]:

@@ -1,4 +1,9 @@
-"""A case: one fully decided configuration, and how it is measured."""
+"""A case: one fully decided configuration, and how it is measured.
+
+Each field of `CaseRequest` and `Measuring` is an option of the command line and a key of plan files. Its type, range,
+default and description are declared here alone; the option, its help and its check, the key, and the command line in
+a record follow from them.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from benchmarker.api.fields import NULL_IS_AN_ANSWER, Count, Positive, Whole
+from benchmarker.api.precision import PRECISIONS
 
 Mode = Literal["inference", "forward_backward", "training"]
 
@@ -24,29 +30,73 @@ Profiling = Literal["no", "yes", "separable"]
 MODES: tuple[Mode, ...] = ("inference", "forward_backward", "training")
 EXECUTIONS = ("eager", "compiled")
 """How steps run, not compiled and compiled, in a framework that has no words of its own."""
+LONGEST_S = 1e9
+"""Longest time that can be requested, s: 31 years."""
+Time = Annotated[float, Meta(gt=0, le=LONGEST_S)]
+TimeOrNone = Annotated[float, Meta(ge=0, le=LONGEST_S)]
+
+
+def option_name(field: str) -> str:
+    """Return the name of a field as an option has it: a time without its unit, and `gpus` for `gpu`."""
+    return "gpus" if field == "gpu" else field.removesuffix("_s")
+
+
+def is_time(field: str) -> bool:
+    """Whether a field is a time in s, which may be written with a unit, such as `5m`."""
+    return field == "seconds" or field.endswith("_s")
 
 
 class Measuring(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How a case is measured: preheat, timed blocks, and when to stop."""
 
-    preheat: bool = False  #: bring the device to a steady state before timing
-    preheat_max_s: Annotated[float, Meta(gt=0, description="maximum preheat time, s")] = 60.0
-    warmup_steps: Annotated[Count, Meta(description="steps before timing if there is no preheat")] = 3
-    blocks: Annotated[Positive, Meta(description="maximum number of timed blocks")] = 100
-    seconds: Annotated[float, Meta(gt=0, description="maximum length of the timed part, s")] = 30.0
+    preheat: Annotated[bool, Meta(description="before timing, run until the step rate is stable")] = False
+    preheat_max_s: Annotated[Time, Meta(description="maximum duration of the preheat")] = 60.0
+    warmup_steps: Annotated[Count, Meta(description="warm-up steps before timing, if there is no --preheat")] = 3
+    blocks: Annotated[
+        Positive, Meta(description="maximum number of timed blocks, unless --power-min requires more")
+    ] = 100
+    seconds: Annotated[
+        Time, Meta(description="maximum duration of the timed part, unless --power-min requires more")
+    ] = 30.0
     median_precision: Annotated[
-        float | None,
+        Annotated[float, Meta(gt=0, le=1)] | None,
         NULL_IS_AN_ANSWER,
-        Meta(description="stop early when the 95% interval of the median is within ± this share of the median"),
+        Meta(
+            description="stop early when the 95% interval of the median is within ± this share; 0.01 is 1%",
+            extra={"values": "SHARE"},
+        ),
     ] = None
-    timeout_s: Annotated[float, Meta(gt=0, description="time limit of a trial, s")] = 3600.0
-    profile: Annotated[bool, Meta(description="profile some steps, in a separate process")] = False
-    profile_steps: Annotated[Positive, Meta(description="number of profiled steps")] = 10
-    separable: Annotated[bool, Meta(description="profile with settings that keep scopes separate")] = False
-    power: Annotated[str, Meta(description="meters to read: passive, auto, none, or comma-separated names")] = "passive"
-    power_hz: Annotated[float, Meta(gt=0, le=100, description="sampling rate of the meters, 1/s")] = 20.0
-    power_min_s: Annotated[float, Meta(ge=0, description="minimum timed part if power was requested, s")] = 60.0
-    power_idle_s: Annotated[float, Meta(ge=0, description="idle period before a trial if power was requested, s")] = 2.0
+    timeout_s: Annotated[
+        Time, Meta(description="time limit of a trial; a trial that exceeds it is terminated and counts as failed")
+    ] = 3600.0
+    profile: Annotated[bool, Meta(description="profile some steps after the timed ones, in a separate process")] = False
+    profile_steps: Annotated[Positive, Meta(description="number of profiled steps, with --profile")] = 10
+    separable: Annotated[
+        bool,
+        Meta(
+            description="profile without fusion across scopes where possible; the profiled program differs from the "
+            "timed one"
+        ),
+    ] = False
+    power: Annotated[
+        str,
+        Meta(
+            description="meters to read. auto: all found here; passive: the same without extending the trial; none: no "
+            "meter",
+            extra={"values": "METER[,METER...]"},
+        ),
+    ] = "passive"
+    power_hz: Annotated[
+        float, Meta(gt=0, le=100, description="sampling rate of the meters, 1/s", extra={"values": "HZ"})
+    ] = 20.0
+    power_min_s: Annotated[
+        TimeOrNone,
+        Meta(description="minimum duration of the timed part if --power is auto or names meters, and one is found"),
+    ] = 60.0
+    power_idle_s: Annotated[
+        TimeOrNone,
+        Meta(description="idle time before each trial, to measure idle power; under the same condition"),
+    ] = 2.0
 
     @property
     def profiling(self) -> Profiling:
@@ -59,34 +109,97 @@ class Measuring(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return self.power not in ("passive", "none")
 
 
-class Case(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class CaseRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A case as a user requests it of any framework: what is not given is decided when the framework is known.
+
+    `params` are the problem's own parameters that were given. `device` may also be `auto`, the framework's choice, or
+    `gpu`.
+    """
+
+    #: name of the problem
+    problem: Annotated[
+        str, Meta(description="the problem; add --help to list its own options", extra={"values": "NAME"})
+    ]
+    mode: Annotated[Mode, Meta(description="work done in each step")] = "inference"
+    precision: Annotated[
+        str,
+        Meta(description="precision; a name means the same in every framework", extra={"choices": tuple(PRECISIONS)}),
+    ] = "fp32"
+    device: Annotated[
+        str,
+        Meta(
+            description="a platform that the framework reports (cpu, cuda, rocm, tpu), gpu, or auto: the framework's "
+            "choice",
+            extra={"values": "PLATFORM"},
+        ),
+    ] = "auto"
+    #: visible index given by `--gpus`; null if none was given
+    gpu: Annotated[
+        Count | None,
+        NULL_IS_AN_ANSWER,
+        Meta(description="index of the GPU among the visible ones", extra={"values": "INDEX"}),
+    ] = None
+    #: number of devices that compute together, given by `--devices`
+    devices: Annotated[
+        Positive,
+        Meta(
+            description="number of devices that compute together; a CPU's cores are split into N virtual devices",
+            extra={"values": "N"},
+        ),
+    ] = 1
+    nodes: Annotated[
+        Positive | None,
+        NULL_IS_AN_ANSWER,
+        Meta(
+            description="number of nodes over which to spread the devices evenly",
+            extra={"values": "N", "default": "as few as possible"},
+        ),
+    ] = None
+    parallel: Annotated[
+        Parallel | None,
+        NULL_IS_AN_ANSWER,
+        Meta(
+            description="how several devices share a training step: data parallel (dp), fully sharded data parallel "
+            "(fsdp) or tensor parallel (tp)",
+            extra={"default": "dp"},
+        ),
+    ] = None
+    #: `--independent`: each of these devices ran an independent copy; `cost` is that of all of them
+    independent: Annotated[
+        bool, Meta(description="run an independent copy on each device: all concurrently, then one alone")
+    ] = False
+    #: CPU threads given by `--threads`, of each process; null if not given: the framework's default
+    threads: Annotated[
+        Positive | None,
+        NULL_IS_AN_ANSWER,
+        Meta(
+            description="CPU threads to compute with",
+            extra={"values": "N", "default": "the framework's own"},
+        ),
+    ] = None
+    #: whether the step is compiled; always true for a framework that compiles every step
+    compile: Annotated[bool, Meta(description="compile the step, in a framework where this is optional")] = False
+    params: dict[str, bool | Whole | float | str] = {}  #: parameters of the problem that were given
+    seed: Annotated[Count, Meta(description="seed for weights and inputs", extra={"values": "N"})] = 0
+    measuring: Measuring = Measuring()  #: how the case is measured
+
+
+class Case(CaseRequest, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One fully decided configuration to measure."""
 
-    problem: str  #: name of the problem
     framework: str  #: name of the framework
     device: str  #: platform that the framework ran on (`cpu`, `cuda`, ...)
-    gpu: Annotated[int | None, NULL_IS_AN_ANSWER] = None  #: visible index given by `--gpus`; null if none was given
-    precision: str = "fp32"  #: name of the precision
-    mode: Mode = "inference"  #: what a step does
-    compile: bool = False  #: whether the step is compiled; always true for a framework that compiles every step
     #: the framework's words for how its steps can run, such as `eager` and `compiled`, or `jitted`: of two,
     #: `case.compile` chooses the second
     executions: list[str] = []
     #: every parameter of the problem, including those not given on the command line
     params: dict[str, bool | Whole | float | str]
-    seed: Count = 0  #: seed of weights and inputs
-    #: CPU threads given by `--threads`, of each process; null if not given: the framework's default
-    threads: Annotated[Positive | None, NULL_IS_AN_ANSWER] = None
-    devices: Positive = 1  #: number of devices that compute together, given by `--devices`
+    nodes: Positive = 1  #: number of nodes of the allocation on which they run, as many on each
     #: how the devices divide the work, given by `--parallel`, see docs/devices.md; `none` for one device and for
     #: `collective`
     parallel: Parallel = "none"
-    #: `--independent`: each of these devices ran an independent copy; `cost` is that of all of them
-    independent: bool = False
-    nodes: Positive = 1  #: number of nodes of the allocation on which they run, as many on each
     #: number of processes that do so: one for each device, or one for all, as the framework does it
     ranks: Positive = 1
-    measuring: Measuring = Measuring()  #: how the case is measured
 
     @property
     def execution(self) -> str:

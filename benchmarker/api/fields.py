@@ -56,6 +56,6 @@ def _parts(hint: Any) -> tuple[list[Any], dict[str, Any]]:
         extras = [meta.extra for meta in metas if isinstance(meta, Meta) and meta.extra]
         return kinds, marks | {key: value for extra in extras for key, value in extra.items()}
     if get_origin(hint) in (Union, types.UnionType):
-        parts = [_parts(each) for each in get_args(hint)]
+        parts = [_parts(argument) for argument in get_args(hint)]
         return [kind for kinds, _ in parts for kind in kinds], {k: v for _, marks in parts for k, v in marks.items()}
     return [hint], {}

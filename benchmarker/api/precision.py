@@ -86,3 +86,9 @@ PRECISIONS = {
         Precision("mixed_fp16", "fp32", "fp16", "fp32"),
     )
 }
+FLOATS = tuple(name for name, types in PRECISIONS.items() if types.bound and not types.is_mixed)
+"""Precisions of one floating-point type; tf32 is that of products only, whose factors are stored in fp32."""
+STORED_FLOATS = tuple(name for name in FLOATS if PRECISIONS[name].parameter == name)
+"""Those of a type in which arrays are stored: the others differ only in products."""
+MIXED = tuple(name for name, types in PRECISIONS.items() if types.is_mixed)
+"""Precisions that keep weights in fp32 and compute products in a shorter type."""

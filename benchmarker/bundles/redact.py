@@ -67,9 +67,9 @@ class Redactor:
         for path in others:
             del sources[path]
         remarks = [*left_out, *(Remark(path, REDACTED) for path in others)]
-        strange = [each.path for each in remarks if ".".join(each.path.split(".")[:2]) not in self._trials]
+        strange = [remark.path for remark in remarks if ".".join(remark.path.split(".")[:2]) not in self._trials]
         names = {path: f"file {number}, whose name is withheld" for number, path in enumerate(sorted(strange), 1)}
-        return [Remark(names.get(each.path, each.path), each.reason) for each in remarks]
+        return [Remark(names.get(remark.path, remark.path), remark.reason) for remark in remarks]
 
     def content(self, source: Path | bytes) -> bytes:
         """Return the redacted content of a file; raises `UserError` if it is not what its name says."""

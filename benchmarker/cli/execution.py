@@ -17,10 +17,10 @@ from benchmarker.cli.options.case import PAUSE_S
 from benchmarker.cli.preview import duration, left_out_output, preview
 from benchmarker.comparing import disturbances
 from benchmarker.hooks import launchers
+from benchmarker.hooks.cases import Cases
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.planning import build, plan_file
 from benchmarker.records import store
-from benchmarker.records.configurations import configurations
 from benchmarker.records.job import job_of
 from benchmarker.running import submission
 from benchmarker.running.run import execute
@@ -117,11 +117,12 @@ def _execute(opened: AbstractContextManager[RunFolder], allocation: Allocation |
 
 
 def _parts(records: Sequence[Record], derive: Derive, plan: Plan) -> Iterator[Part]:
-    yield from cases_output(configurations(records), derive, remedy="`show --wide` shows")
+    cases = Cases.of(records)
+    yield from cases_output(cases, derive, remedy="`show --wide` shows")
     yield from left_out_output(plan)
-    if several := [record for record in records if record.case.independent]:
+    if independent := [one for one in cases if one.factors["independent"]]:
         from benchmarker.cli.display.scaling import devices_output
         from benchmarker.comparing.scaling import scalings
 
         yield ""
-        yield from devices_output(scalings(configurations(several), derive).devices)
+        yield from devices_output(scalings(independent, derive).devices)

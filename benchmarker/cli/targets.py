@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from benchmarker.api.case import Measuring
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.problem import ask, names_of
@@ -59,7 +57,7 @@ def endpoint(
 @contextmanager
 def engine(framework: str, slots: int, longest: Request, timeout_s: float, options: dict[str, Any]) -> Iterator[Target]:
     """Yield an engine that is checked and warm; raises `UserError` if there is none."""
-    question = ask(options, mode="inference", seed=0, measuring=Measuring())
+    question = ask(options)
     asked, problem = question.asked, question.problem
     if len(names := names_of(framework, asked.problem)) > 1:
         raise UserError(f"one engine is measured at a time; give --framework={names[0]}")
@@ -68,7 +66,7 @@ def engine(framework: str, slots: int, longest: Request, timeout_s: float, optio
     with ExitStack() as stack:
         with working(f"starting {names[0]}, checking its tokens, building and warming up"):
             ability = usable(asked.problem, names, environment)[names[0]]
-            sized = dataclasses.replace(asked, params={**asked.params, **problem.engine_options(slots, positions)})
+            sized = msgspec.structs.replace(asked, params={**asked.params, **problem.engine_options(slots, positions)})
             case = make_case(sized, problem, names[0], ability)
             server = stack.enter_context(serving(case, environment))
         told = {**server.described, "case": case, "slots": slots, "positions": positions}

@@ -10,8 +10,8 @@ import numpy as np
 
 from benchmarker.comparing.disturbances import COUNTED_S, count
 from benchmarker.formatting import part
+from benchmarker.hooks.cases import environment_of
 from benchmarker.machine.description import restriction
-from benchmarker.records.configurations import environment_of
 from benchmarker.records.factors import DEFAULTS, changes, factors_of, varying
 from benchmarker.stats.shift import unpaired
 from benchmarker.stats.steady import change, trend
@@ -147,16 +147,18 @@ def too_short(groups: Sequence[Sequence[Record]]) -> str | None:
 
 def energies(baseline: Sequence[Record], contender: Sequence[Record]) -> list[str]:
     """Report causes of an energy difference other than the work: different sensors, or different ways to read them."""
-    several = [[each for each in one.energy.sensors if each.measured] for one in (*baseline, *contender) if one.energy]
+    several = [
+        [sensor for sensor in one.energy.sensors if sensor.measured] for one in (*baseline, *contender) if one.energy
+    ]
     found = []
-    accuracies = [each.accuracy_percent for sensors in several for each in sensors if each.accuracy_percent]
-    if accuracies and len({frozenset(each.id for each in sensors) for sensors in several}) > 1:
+    accuracies = [sensor.accuracy_percent for sensors in several for sensor in sensors if sensor.accuracy_percent]
+    if accuracies and len({frozenset(sensor.id for sensor in sensors) for sensors in several}) > 1:
         found.append(
             f"the sides were measured by different sensors, each documented to be within ±{max(accuracies):g}%; "
             "the interval covers only the variation between trials, not the sensors' error"
         )
-    domains = {" and ".join(each.domain for each in sensors) for sensors in several}
-    methods = {" and ".join(sorted({each.method or "neither" for each in sensors})) for sensors in several}
+    domains = {" and ".join(sensor.domain for sensor in sensors) for sensors in several}
+    methods = {" and ".join(sorted({sensor.method or "neither" for sensor in sensors})) for sensors in several}
     if len(domains) > 1:
         found.append(f"the energies cover different parts of the machine: some {', others '.join(sorted(domains))}")
     if len(methods) > 1:
@@ -217,7 +219,7 @@ def profiles(*sides: tuple[str, Sequence[Record]]) -> list[str]:
         found += _fused(name, [scope for record in records for scope in record.scopes])
     runs = [_runs_a_step(records) for _, records in sides]
     if len(set(runs)) > 1:
-        counts = " and ".join(f"{each:.3g}" for each in runs)
+        counts = " and ".join(f"{run:.3g}" for run in runs)
         found.append(f"it is executed {counts} times per step; the time of one execution is compared")
     return found
 
@@ -238,7 +240,9 @@ def _fused(name: str, scopes: Sequence[Scope]) -> list[str]:
 def _runs_a_step(records: Sequence[Record]) -> float | None:
     """Return how often the kernel of these records is executed per step, or None if they contain no kernel."""
     ran = [(record.kernels, record.trace) for record in records if record.kernels and record.trace]
-    return median(sum(each.count for each in kernels) / max(1, trace.steps) for kernels, trace in ran) if ran else None
+    return (
+        median(sum(kernel.count for kernel in kernels) / max(1, trace.steps) for kernels, trace in ran) if ran else None
+    )
 
 
 def drifting(name: str, levels: np.ndarray) -> list[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from benchmarker.formatting import count as trials
 from benchmarker.formatting import part
-from benchmarker.records.configurations import configurations
+from benchmarker.hooks.cases import Cases
 
 if TYPE_CHECKING:
     from benchmarker.records.record import Record
@@ -128,7 +128,7 @@ def of_records(records: Iterable[Record]) -> Disturbed:
     by_host: dict[str, list[Record]] = {}
     for record in records:
         by_host.setdefault(record.machine.host, []).append(record)
-    return count(each.records for group in by_host.values() for each in configurations(group))
+    return count(each.records for group in by_host.values() for each in Cases.of(group))
 
 
 def provisional(*sides: tuple[str, Iterable[Sequence[Record]]]) -> str | None:

@@ -84,8 +84,8 @@ def _by_run(samples: Sequence[Sample], shares: np.ndarray) -> np.ndarray:
 
     Cases of one run share what the machine was like during it, so their errors do not average out between them.
     """
-    runs = set.intersection(*(set(each.run_logs) for each in samples))
-    return np.array([float(shares @ [each.run_logs[run] for each in samples]) for run in sorted(runs)])
+    runs = set.intersection(*(set(sample.run_logs) for sample in samples))
+    return np.array([float(shares @ [sample.run_logs[run] for sample in samples]) for run in sorted(runs)])
 
 
 def _of_shift(first: Tested, method: str, log: float, shift: MeanShift, runs: tuple[int, int]) -> Mean:

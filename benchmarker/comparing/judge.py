@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from benchmarker.api.metric import Metric
     from benchmarker.comparing.matching import Match
     from benchmarker.hooks.metrics import Derive
-    from benchmarker.stats.verdict import Outcome
+    from benchmarker.stats.verdict import ShiftVerdict
 
 
 def compare(
@@ -129,7 +129,7 @@ def _most_disturbed(tested: Tested) -> str | None:
     return provisional(*((side.name, [side.records]) for side in sides)) if tested.rules.level == "trial" else None
 
 
-def word(outcome: Outcome, metric: Metric | None) -> Verdict:
+def word(outcome: ShiftVerdict, metric: Metric | None) -> Verdict:
     """Return the verdict on the contender: faster or slower for times and rates, better or worse for other metrics."""
     if outcome in ("same", "undecided") or metric is None:
         return "same" if outcome == "same" else "undecided"
@@ -177,9 +177,9 @@ def _design_effect(*samples: Sample) -> float | None:
     ratios = []
     for sample in samples:
         blocks = [step_times(record) for record in sample.records]
-        within = [each.var(ddof=1) / len(each) for each in blocks if len(each) > 1]
+        within = [block.var(ddof=1) / len(block) for block in blocks if len(block) > 1]
         if len(blocks) > 1 and within and np.mean(within) > 0:
-            ratios.append(np.var([each.mean() for each in blocks], ddof=1) / np.mean(within))
+            ratios.append(np.var([block.mean() for block in blocks], ddof=1) / np.mean(within))
     return float(np.mean(ratios)) if ratios else None
 
 

@@ -8,8 +8,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from benchmarker.api.errors import UserError
+from benchmarker.hooks.cases import Cases, Configuration, environment_of
 from benchmarker.hooks.names import Names, common_words, names, on_side, title
-from benchmarker.records.configurations import Configuration, configurations, environment_of
 from benchmarker.records.factors import DEFAULTS, Factors, Value, factors_of, label, text, varying, work
 from benchmarker.records.sides import SIDE, Side, refuse_twice
 
@@ -53,7 +53,7 @@ def between(results: Sequence[tuple[str, Sequence[Record]]], *, lenient: bool = 
     out with a note, even if nothing is left.
     """
     refuse_twice(results)
-    groups = [(name, configurations(records)) for name, records in results]
+    groups = [(name, Cases.of(records)) for name, records in results]
     axes = list(dict.fromkeys(axis for _, group in groups for axis in varying([each.factors for each in group])))
     (first_name, first), *others = groups
     baselines = {_key(each.factors, axes): each for each in first}
@@ -156,7 +156,7 @@ def by(
     """
     axes = axes_of(records, axis)
     axis = ",".join(axes)
-    group_of = configurations(records)
+    group_of = Cases.of(records)
     apart = {*axes, *_following(axes, [record.case for record in records])}
     groups: dict[tuple[tuple[str, Value], ...], dict[tuple[str, ...], list[Record]]] = {}
     valued = [
@@ -245,7 +245,7 @@ def within(records: Sequence[Record]) -> Matching:
     mode, or in the work and something else, must be named by an axis. Raises `UserError` if it is, or if it is
     ambiguous what to compare.
     """
-    group = configurations(records)
+    group = Cases.of(records)
     differ = varying([each.factors for each in group])
     shared = _names([[each.factors for each in group]]).shared if group else ""
     numbers = sorted({record.design.case_number for record in records})

@@ -14,13 +14,13 @@ from benchmarker.records.factors import work
 
 if TYPE_CHECKING:
     from benchmarker.api.metric import Metric
+    from benchmarker.hooks.cases import Configuration
     from benchmarker.hooks.metrics import Derive
-    from benchmarker.records.configurations import Configuration
     from benchmarker.records.record import Record
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class Candidate:
     """A configuration with its medians over trials, in the order of the metrics; `optimal` if none dominates it."""
 
     configuration: Configuration
@@ -33,7 +33,7 @@ class Front:
     """All points, with the optimal ones marked, and the number of configurations without one of the metrics."""
 
     metrics: tuple[Metric, ...]
-    points: tuple[Point, ...]
+    points: tuple[Candidate, ...]
     left_out: int
 
 
@@ -75,7 +75,7 @@ def front(groups: Sequence[Configuration], names: Sequence[str], derive: Derive)
     signs = [1 if metric.better == "higher" else -1 for metric in metrics]
     scores = [tuple(sign * value for sign, value in zip(signs, values, strict=True)) for _, values in found]
     points = tuple(
-        Point(group, values, not any(_dominates(other, score) for other in scores))
+        Candidate(group, values, not any(_dominates(other, score) for other in scores))
         for (group, values), score in zip(found, scores, strict=True)
     )
     return Front(metrics, points, len(groups) - len(found))

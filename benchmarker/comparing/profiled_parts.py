@@ -86,7 +86,7 @@ def _kernel_ns(kernels: Sequence[Kernel]) -> float | None:
     """Return the median over executions; if instructions share a kernel name, the weighted mean of their medians."""
     if not kernels:
         return None
-    return float(np.average([each.median_ns for each in kernels], weights=[each.count for each in kernels]))
+    return float(np.average([kernel.median_ns for kernel in kernels], weights=[kernel.count for kernel in kernels]))
 
 
 class _Side:

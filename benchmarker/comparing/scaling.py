@@ -28,9 +28,8 @@ from benchmarker.comparing.judge import provisional_of
 from benchmarker.comparing.matching import Match
 from benchmarker.comparing.results import Method, Rules
 from benchmarker.comparing.samples import Tested
-from benchmarker.comparing.scaling_results import Device, Devices, Point, Ratio, Scalings, Series, Split
+from benchmarker.comparing.scaling_results import Device, Devices, Ratio, ScalingPoint, Scalings, Series, Split
 from benchmarker.formatting import count, rounded, si
-from benchmarker.hooks import names
 from benchmarker.records.sides import Side
 from benchmarker.records.step_times import (
     STEP_TIME,
@@ -44,9 +43,9 @@ from benchmarker.records.step_times import (
 
 if TYPE_CHECKING:
     from benchmarker.api.case import Case, Parallel
+    from benchmarker.hooks.cases import Configuration
     from benchmarker.hooks.metrics import Derive
     from benchmarker.planning.scaling import Scaling
-    from benchmarker.records.configurations import Configuration
     from benchmarker.records.record import Record
 
 
@@ -72,7 +71,7 @@ def host(group: Configuration) -> str:
     return group.records[0].machine.host
 
 
-def doubts(groups: Sequence[Configuration], points: Sequence[Point]) -> list[str]:
+def doubts(groups: Sequence[Configuration], points: Sequence[ScalingPoint]) -> list[str]:
     """Return what should make one doubt a series."""
     found = []
     on_one_node = all(group.records[0].case.nodes == 1 for group in groups)
@@ -96,7 +95,7 @@ def doubts(groups: Sequence[Configuration], points: Sequence[Point]) -> list[str
     return [*found, str(disturbed)] if disturbed.number else found
 
 
-def _beyond(groups: Sequence[Configuration], points: Sequence[Point]) -> Iterator[tuple[int, str]]:
+def _beyond(groups: Sequence[Configuration], points: Sequence[ScalingPoint]) -> Iterator[tuple[int, str]]:
     """Yield what to look at first where the efficiency is above 100%, by number of devices."""
     disturbed = disturbances.count([groups[0].records])
     one, *several = map(_threads, groups)
@@ -118,7 +117,7 @@ def _threads(group: Configuration) -> int:
     return on_cpu[0].case.ranks * (on_cpu[0].software.threads or 0) if on_cpu else 0
 
 
-def _of_points(points: Sequence[Point]) -> Iterator[tuple[int, str]]:
+def _of_points(points: Sequence[ScalingPoint]) -> Iterator[tuple[int, str]]:
     """Yield what makes points provisional, stragglers, and why they are not split or what makes one doubt how."""
     for point in points:
         if point.provisional and point.provisional != DOUBTS.get(point.method):
@@ -139,7 +138,7 @@ def _of_points(points: Sequence[Point]) -> Iterator[tuple[int, str]]:
 
 def unlike_exchanges(several: Iterable[Sequence[Configuration]]) -> list[str]:
     """Return a note if frameworks, or one of them on one node and on several, exchange data by unlike means."""
-    cases = [each.records[0].case for groups in several for each in groups]
+    cases = [group.records[0].case for groups in several for group in groups]
     on_cpu = [case for case in cases if case.device == "cpu"]
     between, within = (
         sorted({case.framework for case in on_cpu if (case.ranks > 1) == processes}) for processes in (True, False)
@@ -165,27 +164,27 @@ ONE_TRIAL = "one trial: the variation between processes is unknown"
 
 def scalings(configurations: Iterable[Configuration], derive: Derive) -> Scalings:
     """Find the series of some configurations; those of several hosts are told apart."""
-    groups = [of_host for each in configurations for of_host in _by_host(each)]
+    groups = [of_host for configuration in configurations for of_host in _by_host(configuration)]
     single = [each for each in groups if _case(each).devices == 1 and _ok(each)]
     members: dict[tuple[int, Scaling, Parallel], list[Configuration]] = {}
     devices: list[Devices] = []
     left_out: list[str] = []
-    for each in groups:
-        if _case(each).devices == 1:
+    for group in groups:
+        if _case(group).devices == 1:
             continue
-        if _case(each).independent:
-            if by_device := _devices(each):
+        if _case(group).independent:
+            if by_device := _devices(group):
                 devices.append(by_device)
             else:
-                why = next((record.reasons["local"] for record in _ok(each)), FAILED)
-                left_out.append(f"{names.name(each.factors)}: {why}")
+                why = next((record.reasons["local"] for record in _ok(group)), FAILED)
+                left_out.append(f"{group.name}: {why}")
             continue
-        why = _unscaled(each, derive)
-        of = [] if why else _baselines(single, each)
+        why = _unscaled(group, derive)
+        of = [] if why else _baselines(single, group)
         for at, kind in of:
-            members.setdefault((at, kind, _case(each).parallel), []).append(each)
+            members.setdefault((at, kind, _case(group).parallel), []).append(group)
         if not of:
-            left_out.append(f"{names.name(each.factors)}: {why or NO_BASELINE}")
+            left_out.append(f"{group.name}: {why or NO_BASELINE}")
     series = [
         _series(single[at], kind, parallel, several, derive)
         for (at, kind, parallel), several in sorted(members.items())
@@ -266,9 +265,9 @@ def _series(
     one: Configuration, scaling: Scaling, parallel: Parallel, several: Sequence[Configuration], derive: Derive
 ) -> Series:
     groups = [one, *sorted(several, key=lambda each: _case(each).devices)]
-    points = [_point(one, each, derive) for each in groups]
+    points = [_point(one, group, derive) for group in groups]
     return Series(
-        name=names.name(one.factors),
+        name=one.name,
         case=dict(one.factors),
         scaling=scaling,
         parallel=parallel,
@@ -277,7 +276,7 @@ def _series(
     )
 
 
-def _point(one: Configuration, each: Configuration, derive: Derive) -> Point:
+def _point(one: Configuration, each: Configuration, derive: Derive) -> ScalingPoint:
     devices, samples, ok = _case(each).devices, _samples(each), _ok(each)
     step_s = median(value for record in ok if (value := derive(record)[STEP_TIME].value) is not None)
     speedup, method, why = Ratio(1.0), METHOD_OF_ONE, None
@@ -290,7 +289,7 @@ def _point(one: Configuration, each: Configuration, derive: Derive) -> Point:
         speedup, method = Ratio(math.exp(-tested.shift.estimate), low, high) * (samples / _samples(one)), tested.method
         why = provisional_of(tested)
     split, unsplit = (None, "") if each is one else _split(one, ok, samples / _samples(one), derive)
-    return Point(
+    return ScalingPoint(
         devices=devices,
         samples=samples,
         trials=len(ok),
@@ -336,7 +335,7 @@ def _devices(group: Configuration) -> Devices | None:
     rows = enumerate(zip(times.alone_s, times.together_s, times.scores, strict=True))
     disturbed = disturbances.count([group.records])
     return Devices(
-        name=names.name(group.factors),
+        name=group.name,
         case=dict(group.factors),
         trials=len(found),
         devices=[

@@ -47,7 +47,7 @@ class Split(Struct, frozen=True, kw_only=True):
     step_s: float
 
 
-class Point(Struct, frozen=True, kw_only=True):
+class ScalingPoint(Struct, frozen=True, kw_only=True):
     """What so many devices do together: `samples` in each step of `step_s`, the median over `trials`.
 
     The speed-up is the ratio of the samples in the same time that `compare` would give: the Hodges-Lehmann ratio of the
@@ -84,7 +84,7 @@ class Series(Struct, frozen=True, kw_only=True):
     case: dict[str, Value]
     scaling: Scaling
     parallel: Parallel
-    points: list[Point]
+    points: list[ScalingPoint]
     notes: list[str]
 
 

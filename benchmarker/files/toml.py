@@ -65,7 +65,7 @@ def refusal(message: str, kind: Any) -> str:
         unit = _UNITS.get(bound[1])
         if unit and (bound[2], bound[3]) == (">=", "1"):
             return f"{of}must not be empty"
-        limit = f"{_BOUNDS[bound[2]]} {bound[3].removesuffix('.0')}"
+        limit = f"{_BOUNDS[bound[2]]} {f'{float(bound[3]):g}' if '.' in bound[3] else bound[3]}"
         return f"must have {limit} {unit}" if unit else f"must be {limit}"
     if text.startswith("Invalid enum value") and (known := choices(kind)):
         return f"{of}not one of {', '.join(known)}"

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
+from msgspec.structs import fields
+
 from benchmarker.api.case import EXECUTIONS, Case, Measuring
 from benchmarker.hooks import parameters, registry
 from benchmarker.records.factors import DEFAULTS, Factors, Value, label, text, varying
@@ -29,12 +31,11 @@ _BARE = (*_TITLED, "framework", "execution", "precision", "device", SIDE)
 """Factors whose values need no explanation."""
 _USUAL: Factors = {
     "execution": EXECUTIONS[0],
-    "gpu": None,
-    "devices": 1,
-    "parallel": "none",
-    "independent": False,
-    "threads": None,
-    "seed": 0,
+    **{
+        field.name: field.default
+        for field in fields(Case)
+        if field.name in _OF_CASE and not (field.required or field.name == "precision")
+    },
     **DEFAULTS,
 }
 """Values that are not mentioned where all cases share them."""

@@ -1,20 +1,27 @@
-"""Convert between a problem's parameters (a frozen dataclass) and command-line options or plain values."""
+"""Options declared by types: the settings of every case, and a problem's own parameters.
+
+A type and its `Meta` give the option, its help and its range, and convert what a user wrote, as an option or as a key.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 import re
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+from functools import cache
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 import msgspec
 from msgspec import inspect
 
+from benchmarker.api.case import LONGEST_S, CaseRequest, Measuring, is_time, option_name
 from benchmarker.api.errors import UserError
 from benchmarker.api.fields import LARGEST
-from benchmarker.files.toml import assigned, refusal
-from benchmarker.formatting import value_text
+from benchmarker.files.toml import assigned, choices, refusal
+from benchmarker.formatting import EXAMPLES_OF_DURATIONS, duration_s, value_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -44,6 +51,83 @@ class Field:
         return option(self.name)
 
 
+@dataclass(frozen=True, slots=True)
+class Setting(Field):
+    """A field of `CaseRequest` or of `Measuring`.
+
+    `values` stands for a value in help, and `default_text` for a default that is decided later.
+    """
+
+    annotation: Any = None
+    values: str = ""
+    default_text: str = ""
+
+    @property
+    def option(self) -> str:
+        """Its name on the command line."""
+        return option(option_name(self.name))
+
+    def assignment(self, value: Any) -> str:
+        """Return the command-line argument that sets it to a value."""
+        return assignment(option_name(self.name), value)
+
+    def converted(self, value: Any) -> Any:
+        """Return the value that a user wrote in its type; raises ValueError that says why it is none."""
+        if isinstance(value, str):
+            if self.type == "time":
+                try:
+                    value = duration_s(value)
+                except ValueError:
+                    raise ValueError(f"not a time: write {EXAMPLES_OF_DURATIONS}") from None
+            elif self.type == "float":
+                with suppress(ValueError):
+                    value = float(value)
+            elif self.type == "int":
+                value = _without_unit(value)
+            elif self.choices:
+                value = next((choice for choice in self.choices if choice == value.replace("-", "_")), value)
+                if value not in self.choices:
+                    raise ValueError(f"not one of {', '.join(self.choices)}")
+        if _is_too_large(value):
+            raise ValueError("too large")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError("not a finite number")
+        try:
+            return msgspec.convert(value, self.annotation, strict=False)
+        except msgspec.ValidationError as error:
+            raise ValueError(refusal(str(error), self.annotation)) from None
+
+
+@cache
+def settings() -> Mapping[str, Setting]:
+    """Return the settings of every case by name, those of its measuring among them."""
+    made: dict[str, Setting] = {}
+    for kind in (CaseRequest, Measuring):
+        info = inspect.type_info(kind)
+        assert isinstance(info, inspect.StructType)
+        hints = get_type_hints(kind, include_extras=True)
+        for field in info.fields:
+            if field.name in ("params", "measuring"):
+                continue
+            assert isinstance(field.type, inspect.Metadata)
+            extra = field.type.extra or {}
+            name, values, limits = _describe_type(_bare(field.type))
+            default = None if field.required else field.default
+            made[field.name] = Setting(
+                name=field.name,
+                type="time" if is_time(field.name) else name,
+                help=(field.type.extra_json_schema or {})["description"],
+                default=default,
+                accelerator_default=default,
+                choices=extra.get("choices") or _in_order(values, hints[field.name]),
+                range=limits,
+                annotation=hints[field.name],
+                values=extra.get("values", ""),
+                default_text=extra.get("default", ""),
+            )
+    return made
+
+
 def option(name: str) -> str:
     """Return the command-line spelling of a parameter's name."""
     return "--" + name.replace("_", "-")
@@ -66,7 +150,7 @@ def fields(problem: Problem) -> list[Field]:
         if field.required:
             raise UserError(f"the parameter {field.name} of {problem.params.__name__} has no default")
         described = field.type.extra_json_schema if isinstance(field.type, inspect.Metadata) else None
-        name, choices, limits = _describe_type(_bare(field.type))
+        name, values, limits = _describe_type(_bare(field.type))
         found.append(
             Field(
                 name=field.name,
@@ -74,11 +158,16 @@ def fields(problem: Problem) -> list[Field]:
                 help=(described or {}).get("description", ""),
                 default=field.default,
                 accelerator_default=problem.accelerator.get(field.name, field.default),
-                choices=tuple(sorted(choices, key=[str(value) for value in get_args(hints[field.name])].index)),
+                choices=_in_order(values, hints[field.name]),
                 range=limits,
             )
         )
     return found
+
+
+def _in_order(values: tuple[str, ...], annotation: Any) -> tuple[str, ...]:
+    """Return the values of a choice in the order in which the type lists them."""
+    return tuple(sorted(values, key=choices(annotation).index))
 
 
 def _bare(kind: inspect.Type) -> inspect.Type:
@@ -99,7 +188,7 @@ def _describe_type(kind: inspect.Type) -> tuple[str, tuple[str, ...], str]:
             return "bool", (), ""
         case inspect.IntType() | inspect.FloatType():
             limits = [(kind.ge, "≥"), (kind.gt, ">"), (kind.le, "≤"), (kind.lt, "<")]
-            text = " and ".join(f"{sign} {limit}" for limit, sign in limits if limit is not None)
+            text = " and ".join(f"{sign} {limit}" for limit, sign in limits if limit not in (None, LARGEST, LONGEST_S))
             return ("int" if isinstance(kind, inspect.IntType) else "float"), (), text
         case inspect.StrType():
             return "str", (), ""
@@ -121,7 +210,10 @@ def resolve(
 def convert(kind: type[Any], values: Mapping[str, Any], spelt: Callable[[str], str] = option) -> Any:
     """Convert plain values or text to a problem's parameters; raises `UserError` that names the one `spelt` so."""
     names = [field.name for field in dataclasses.fields(kind)]
-    values = {name: _without_unit(value, kind, name) for name, value in values.items()}
+    values = {
+        name: _without_unit(value) if isinstance(value, str) and _type(kind, name) == "int" else value
+        for name, value in values.items()
+    }
     for name in values:
         if name not in names:
             near = difflib.get_close_matches(name, names, n=2) or names
@@ -169,20 +261,17 @@ def _doubled(word: str) -> list[str]:
     return [str(low << doublings) for doublings in range((high // low).bit_length())] if low else []
 
 
-def _without_unit(value: Any, kind: type[Any], name: str) -> Any:
-    """Return the text of a whole number without its unit, as in `4K` for 4096; any other value as it is."""
-    number = _WHOLE.fullmatch(value.strip()) if isinstance(value, str) else None
-    if number is None or not number[2] or _description(kind, name)[0] != "int":
-        return value
-    return str(int(number[1]) * _UNITS[number[2]])
+def _without_unit(text: str) -> str:
+    """Return the text of a whole number without its unit, as in `4K` for 4096; any other text as it is."""
+    number = _WHOLE.fullmatch(text.strip())
+    return str(int(number[1]) * _UNITS[number[2]]) if number and number[2] else text
 
 
-def _description(kind: type[Any], name: str) -> tuple[str, tuple[str, ...], str]:
-    """Return the type, the choices and the range of a parameter; all are empty if there is none of this name."""
+def _type(kind: type[Any], name: str) -> str:
+    """Return the type of a parameter; empty if there is none of this name."""
     info = inspect.type_info(kind)
     assert isinstance(info, inspect.DataclassType)
-    found = [_describe_type(_bare(field.type)) for field in info.fields if field.name == name]
-    return found[0] if found else ("", (), "")
+    return next((_describe_type(_bare(field.type))[0] for field in info.fields if field.name == name), "")
 
 
 def _is_too_large(value: Any) -> bool:

@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Collection, Mapping
 from functools import cache, lru_cache
 from importlib.resources import files
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Struct
@@ -15,7 +15,7 @@ from msgspec import Meta, Struct
 from benchmarker.api.precision import PRECISIONS
 
 Rate = Annotated[float, Meta(gt=0)]
-Format = Literal["fp64", "fp64_matrix", "fp32", "fp32_matrix", "tf32", "bf16", "fp16", "int8", "fp8"]
+Format = Annotated[str, Meta(pattern=r"^(fp|tf|bf|int)\d+(_matrix)?$")]
 """A number format; `_matrix` means in the tensor or matrix cores, if the vector units support the format too."""
 
 

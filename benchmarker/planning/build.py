@@ -9,22 +9,18 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Meta
 
-from benchmarker.api.case import MODES, Case, Measuring, Parallel
+from benchmarker.api.case import Case, CaseRequest, Measuring
 from benchmarker.api.errors import UserError
-from benchmarker.api.fields import Positive
-from benchmarker.api.precision import PRECISIONS
-from benchmarker.files.toml import assigned, refusal
-from benchmarker.formatting import duration_s
+from benchmarker.files.toml import assigned
 from benchmarker.hooks import parameters, registry
 from benchmarker.machine import gpus
 from benchmarker.planning import factors
 from benchmarker.planning.capabilities import abilities
-from benchmarker.planning.cases import Asked, duet_trouble, make_case, same_device
+from benchmarker.planning.cases import duet_trouble, make_case, same_device
 from benchmarker.power import samplers
 from benchmarker.records import suite
 from benchmarker.records.factors import factors_of, label, varying
@@ -33,40 +29,9 @@ from benchmarker.records.suite import PlannedSuite, SuiteCase
 
 if TYPE_CHECKING:
     from benchmarker.api.problem import Problem
-    from benchmarker.planning.cases import Ability, Asked
+    from benchmarker.planning.cases import Ability
     from benchmarker.planning.factors import Description, Settings
     from benchmarker.records.plan import Plan
-
-_CASE: dict[str, Any] = {
-    field.name: field.type
-    for field in msgspec.structs.fields(Case)
-    if field.name not in ("params", "ranks", "measuring")
-} | {
-    "gpu": Annotated[int, Meta(ge=0)] | None,
-    "precision": str,
-    "mode": str,
-    "parallel": Parallel | None,
-    "nodes": Positive | None,
-}
-_MEASURING: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(Measuring)} | {
-    "median_precision": Annotated[float, Meta(gt=0, le=1)] | None
-}
-_DEFAULTS = {
-    "precision": "fp32",
-    "mode": "inference",
-    "device": "auto",
-    "gpu": None,
-    "devices": 1,
-    "parallel": None,
-    "independent": False,
-    "nodes": None,
-    "threads": None,
-    "compile": False,
-    "seed": 0,
-}
-"""The settings of a case, those of its measuring, and the defaults of those that may be left out."""
-_TIMES = ("seconds", *(name for name in _MEASURING if name.endswith("_s")))
-"""Settings that may be text with a unit, such as `5m`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -75,14 +40,14 @@ class _Wanted:
 
     settings: Settings
     framework: str
-    asked: Asked
+    asked: CaseRequest
 
     @property
     def of_suite(self) -> dict[str, Any]:
         """The settings by which a suite is known."""
-        of_case = {name: getattr(self.asked, name) for name in ("problem", *_DEFAULTS)}
-        measuring = msgspec.structs.asdict(self.asked.measuring)
-        return suite.of_case({**self.asked.params, **measuring, **of_case, "framework": self.framework})
+        of_case = msgspec.structs.asdict(self.asked)
+        params, measuring = of_case.pop("params"), msgspec.structs.asdict(of_case.pop("measuring"))
+        return suite.of_case({**params, **measuring, **of_case, "framework": self.framework})
 
 
 def from_description(description: Description) -> Plan:
@@ -111,7 +76,7 @@ def of_nodes(description: Description, number: int) -> Plan:
 
     Raises `UserError` if there is none, or if the description is invalid.
     """
-    cases = [each for each in factors.expand(description) if (_convert(each, _CASE).get("nodes") or 1) == number]
+    cases = [each for each in factors.expand(description) if _converted(each).get("nodes", 1) == number]
     plan = from_description(dataclasses.replace(description, base={}, axes={}, zips=(), cases=cases))
     assert plan.suite is not None
     numbers = {msgspec.json.encode(case.settings): case.case_numbers for case in plan.suite.cases}
@@ -174,14 +139,14 @@ def _decide(tables: Sequence[Settings]) -> tuple[list[_Wanted], list[Case | None
     """What each table requests, its case (None if it is left out), and the reasons why some are left out."""
     problem = cache(_problem)
     wanted = _all_wanted(tables)
-    able = _ask(wanted)
+    supported = _ask(wanted)
     cases: list[Case | None] = []
     chosen: dict[tuple[str, str], Case] = {}
     refused: dict[str, list[Settings]] = defaultdict(list)
     for each in wanted:
         asked = each.asked
         try:
-            ability = able[asked.problem, each.framework, asked.gpu, asked.devices]
+            ability = supported[asked.problem, each.framework, asked.gpu, asked.devices]
             if isinstance(ability, UserError):
                 raise ability
             case = make_case(asked, problem(asked.problem), each.framework, ability)
@@ -229,39 +194,33 @@ def _want(table: Settings, find: Callable[[str], Any], problem: Callable[[str], 
     for name in ("problem", "framework"):
         if name not in table:
             raise UserError(f"no {name} is given; give one for all cases, or vary it")
-    of_case = _DEFAULTS | _convert(table, _CASE)
-    _known("precision", of_case["precision"], PRECISIONS)
-    _known("mode", of_case["mode"], MODES)
-    framework = of_case.pop("framework")
+    given = _converted(table)
+    framework = str(table["framework"])
     find(f"framework.{framework}")
-    made = problem(of_case["problem"])
-    of_problem = {name: value for name, value in table.items() if name not in _CASE and name not in _MEASURING}
+    made = problem(given["problem"])
+    of_problem = {name: value for name, value in table.items() if name not in given and name != "framework"}
     own = [field.name for field in dataclasses.fields(made.params)]
     for name in of_problem:
-        _known(f"setting of {of_case['problem']}", name, [*own, *_CASE, *_MEASURING, "trials", "design", "order_seed"])
+        known = [*own, "framework", *parameters.settings(), "trials", "design", "order_seed"]
+        _known(f"setting of {given['problem']}", name, known)
     values = parameters.resolve(made, of_problem, "cpu", spelt=str)
-    measuring = _convert(table, _MEASURING)
-    for name, value in (*values.items(), *measuring.items()):
+    for name, value in values.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise UserError(f"{name}={value}: not a finite number")
-    given = {name: values[name] for name in of_problem}
-    asked = Asked(**of_case, params=given, measuring=Measuring(**measuring))
-    return _Wanted(table, framework, asked)
+    params = {name: values[name] for name in of_problem}
+    measuring = Measuring(**{name: given.pop(name) for name in Measuring.__struct_fields__ if name in given})
+    return _Wanted(table, framework, CaseRequest(**given, params=params, measuring=measuring))
 
 
-def _convert(table: Settings, types: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that are in `types`, converted."""
+def _converted(table: Settings) -> dict[str, Any]:
+    """The settings of every case among those of a table, converted."""
     values = {}
-    for name in types.keys() & table.keys():
-        value = table[name]
-        try:
-            if name in _TIMES and isinstance(value, str):
-                value = duration_s(value)
-            values[name] = msgspec.convert(value, types[name], strict=False)
-        except msgspec.ValidationError as error:
-            raise UserError(f"{assigned(name, table[name])}: {refusal(str(error), types[name])}") from error
-        except ValueError as error:
-            raise UserError(f"{name}: {error}") from error
+    for name, setting in parameters.settings().items():
+        if name in table:
+            try:
+                values[name] = setting.converted(table[name])
+            except ValueError as error:
+                raise UserError(f"{assigned(name, table[name])}: {error}") from error
     return values
 
 
@@ -277,7 +236,7 @@ def _ask(wanted: Sequence[_Wanted]) -> dict[tuple[str, str, int | None, int], Ab
     frameworks: dict[tuple[str, int | None, int], dict[str, None]] = defaultdict(dict)
     for each in wanted:
         frameworks[each.asked.problem, each.asked.gpu, each.asked.devices][each.framework] = None
-    able: dict[tuple[str, str, int | None, int], Ability | UserError] = {}
+    supported: dict[tuple[str, str, int | None, int], Ability | UserError] = {}
     for (problem, gpu, devices), names in frameworks.items():
         known = registry.implementing(problem)
         shown = gpus.environment(gpu, os.environ, devices)
@@ -286,5 +245,5 @@ def _ask(wanted: Sequence[_Wanted]) -> dict[tuple[str, str, int | None, int], Ab
             no = UserError(
                 f"{name} has no implementation of {problem}; frameworks that have one: {', '.join(known) or 'none'}"
             )
-            able[problem, name, gpu, devices] = found.get(name, no)
-    return able
+            supported[problem, name, gpu, devices] = found.get(name, no)
+    return supported

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from benchmarker.api.case import EXECUTIONS, Case, Measuring, Mode, Parallel
+from benchmarker.api.case import EXECUTIONS, Case, CaseRequest, Mode, Parallel
 from benchmarker.api.errors import UserError
 from benchmarker.api.framework import Device, FrameworkInfo
 from benchmarker.api.precision import PRECISIONS
@@ -23,26 +23,6 @@ if TYPE_CHECKING:
 
 DEVICES_PER_CORE = 4
 """Most devices for each core that a processor is divided into: more share it so that no step says anything."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A user's request: `params` are those given, `device` may be `auto`, `parallel` and `nodes` left open."""
-
-    problem: str
-    mode: Mode
-    precision: str
-    device: str
-    gpu: int | None
-    threads: int | None
-    compile: bool
-    seed: int
-    params: Mapping[str, Any]
-    measuring: Measuring
-    devices: int = 1
-    parallel: Parallel | None = None
-    independent: bool = False
-    nodes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +50,7 @@ def duet_trouble(cases: Sequence[Case]) -> str | None:
     return None
 
 
-def make_case(asked: Asked, problem: Problem, framework: str, ability: Ability) -> Case:
+def make_case(asked: CaseRequest, problem: Problem, framework: str, ability: Ability) -> Case:
     """The fully decided case in one framework. Raises `UserError` if the framework does not support it."""
     device = choose_device(framework, ability.info, asked.device)
     values = parameters.resolve(problem, asked.params, device.platform)
@@ -119,23 +99,23 @@ def choose_device(framework: str, info: FrameworkInfo, asked: str) -> Device:
     raise UserError(f"{framework} {info.version} reports no device {asked!r} here; it reports: {platforms}")
 
 
-def able(support: Support, device: Device, mode: Mode) -> tuple[str, ...]:
+def supported_precisions(support: Support, device: Device, mode: Mode) -> tuple[str, ...]:
     """The precisions of a mode that both the implementation and the device support."""
     done = set(support.precisions.get(mode, ())) & set(device.precisions)
     return tuple(name for name in PRECISIONS if name in done)
 
 
 def _refuse_unsupported(
-    asked: Asked, framework: str, device: Device, support: Support, values: Mapping[str, Any]
+    asked: CaseRequest, framework: str, device: Device, support: Support, values: Mapping[str, Any]
 ) -> None:
     who = f"{asked.problem} in {framework}"
     if asked.mode not in support.precisions:
         raise UserError(f"{who} does not support {asked.mode}; its modes are: {', '.join(support.precisions)}")
     if asked.precision not in support.precisions[asked.mode]:
-        does = ", ".join(able(support, device, asked.mode))
+        does = ", ".join(supported_precisions(support, device, asked.mode))
         raise UserError(f"{who} does not support {asked.mode} in {asked.precision}; it supports: {does}")
     if asked.precision not in device.precisions:
-        does = ", ".join(able(support, device, asked.mode))
+        does = ", ".join(supported_precisions(support, device, asked.mode))
         raise UserError(
             f"{device.platform} ({device.name}) does not support {asked.precision} in {framework}; it supports: {does}"
         )
@@ -151,7 +131,7 @@ def _refuse_unsupported(
             raise UserError(f"{who} does not support {what}")
 
 
-def _nodes(asked: Asked, framework: str, ability: Ability, device: Device) -> int:
+def _nodes(asked: CaseRequest, framework: str, ability: Ability, device: Device) -> int:
     """The number of nodes: as requested, or as few of the allocation's as have so many devices, evenly spread.
 
     Raises `UserError` if the framework or the devices cannot be spread over them, or if they are not there.
@@ -176,7 +156,7 @@ def _nodes(asked: Asked, framework: str, ability: Ability, device: Device) -> in
     return asked.nodes
 
 
-def _refuse_devices(asked: Asked, framework: str, ability: Ability, device: Device, nodes: int) -> None:
+def _refuse_devices(asked: CaseRequest, framework: str, ability: Ability, device: Device, nodes: int) -> None:
     """Refuse more devices than there are, and what is not measured on several."""
     if asked.devices == 1:
         if asked.independent:
@@ -208,7 +188,7 @@ def _refuse_devices(asked: Asked, framework: str, ability: Ability, device: Devi
             raise UserError(f"{name} cannot be used with {option}; omit one of them")
 
 
-def _parallel(asked: Asked, framework: str, support: Support) -> Parallel:
+def _parallel(asked: CaseRequest, framework: str, support: Support) -> Parallel:
     """How the devices divide a step: as requested, or as the implementation prefers; one device divides nothing."""
     by_itself = asked.devices == 1 or asked.independent
     alone: tuple[Parallel, ...] = ("none",) if by_itself else ()
@@ -230,19 +210,13 @@ def command_line(case: Case) -> str:
     """The command line that repeats a case; options of `run` at their defaults are left out."""
     default = Case(problem="", framework="", device="", params={})
     words = [f"--framework={case.framework}", f"--problem={case.problem}", f"--device={case.device}"]
-    words += [] if case.gpu is None else [f"--gpus={case.gpu}"]
     words += [parameters.assignment(name, value) for name, value in case.params.items()]
-    for values, defaults, names in (
-        (
-            case,
-            default,
-            ("precision", "mode", "compile", "seed", "threads", "devices", "nodes", "parallel", "independent"),
-        ),
-        (case.measuring, default.measuring, Measuring.__struct_fields__),
-    ):
+    for values, defaults in ((case, default), (case.measuring, default.measuring)):
         words += [
-            parameters.assignment(name.removesuffix("_s"), getattr(values, name))
-            for name in names
-            if getattr(values, name) != getattr(defaults, name)
+            setting.assignment(getattr(values, name))
+            for name, setting in parameters.settings().items()
+            if hasattr(values, name)
+            and name not in ("problem", "device")
+            and getattr(values, name) != getattr(defaults, name)
         ]
     return shlex.join(["python", "-m", "benchmarker", "run", *words])

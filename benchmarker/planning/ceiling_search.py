@@ -8,32 +8,26 @@ one process for each framework, and takes the best.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product, zip_longest
 from pathlib import Path
 from statistics import fmean, median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import psutil
 
-from benchmarker.api.case import Measuring
+from benchmarker.api.case import Case, Measuring
 from benchmarker.api.precision import PRECISIONS
 from benchmarker.hooks import registry
+from benchmarker.hooks.cases import Cases
 from benchmarker.planning import build, estimate
-from benchmarker.records.ceilings import MATVEC_ROWS, SMALL, Ceiling, key_of
-from benchmarker.records.configurations import configurations
-from benchmarker.records.plan import make_plan
+from benchmarker.planning.factors import Settings
+from benchmarker.records.ceilings import MATVEC_ROWS, SMALL, Ceiling, Method, Resource, key_of
+from benchmarker.records.plan import Plan, make_plan
+from benchmarker.records.record import Record
 from benchmarker.worker.bench import BATCHES
 from benchmarker.worker.timing import WINDOW_S
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from benchmarker.api.case import Case
-    from benchmarker.planning.factors import Settings
-    from benchmarker.records.ceilings import Method, Resource
-    from benchmarker.records.plan import Plan
-    from benchmarker.records.record import Record
 
 SEARCH_TRIALS = 2
 SEARCH = Measuring(warmup_steps=2, blocks=20, seconds=1.0, timeout_s=120.0, power="none")
@@ -151,7 +145,7 @@ def final(searched: Sequence[Record], trials: int) -> Plan | None:
 def winners(searched: Sequence[Record]) -> list[list[Record]]:
     """The successful trials of the fastest size of each kind, by the median trial."""
     best: dict[tuple[str, ...], tuple[float, list[Record]]] = {}
-    for configuration in configurations(searched):
+    for configuration in Cases.of(searched):
         good = [(rate, record) for record in configuration.records if (rate := rate_of(record))]
         if good:
             one = (median(rate for rate, _ in good), [record for _, record in good])
@@ -185,9 +179,9 @@ def quick_ceilings_of(surveyed: Sequence[Record]) -> list[Ceiling]:
 
 def ceilings_of(searched: Sequence[Record], measured: Sequence[Record], method: Method = "thorough") -> list[Ceiling]:
     """A ceiling for each winner with a successful trial."""
-    sizes = Counter(kind(each.records[0].case) for each in configurations(searched))
+    sizes = Counter(kind(each.records[0].case) for each in Cases.of(searched))
     found = []
-    for each in configurations(measured):
+    for each in Cases.of(measured):
         good = [(rate, record) for record in each.records if (rate := rate_of(record))]
         rates, first = [rate for rate, _ in good], good[0][1] if good else None
         if first is None or (device := key_of(first)) is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from itertools import product
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,9 +18,9 @@ from benchmarker.planning.cases import choose_device, make_case
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from benchmarker.api.case import Case, Parallel
+    from benchmarker.api.case import Case, CaseRequest, Parallel
     from benchmarker.api.problem import Problem
-    from benchmarker.planning.cases import Ability, Asked
+    from benchmarker.planning.cases import Ability
     from benchmarker.planning.factors import Settings
 
 Scaling = Literal["strong", "weak"]
@@ -29,9 +29,9 @@ ALL = 0
 
 
 def make_several(
-    asked: Sequence[Asked],
+    asked: Sequence[CaseRequest],
     problem: Problem,
-    able: Mapping[str, Ability],
+    supported: Mapping[str, Ability],
     devices: Sequence[int],
     parallels: Sequence[Parallel | None],
     scalings: Sequence[Scaling],
@@ -45,7 +45,7 @@ def make_several(
     found: dict[bytes, Case] = {}
     tables: list[Settings] = []
     refused: dict[str, list[Settings]] = defaultdict(list)
-    for (framework, ability), one in product(able.items(), asked):
+    for (framework, ability), one in product(supported.items(), asked):
         for each in _on_several(one, problem, framework, ability, devices, parallels, scalings):
             how = {"devices": each.devices, "parallel": each.parallel}
             tables.append({"framework": framework, **how, **one.params})
@@ -64,14 +64,14 @@ def make_several(
 
 
 def _on_several(
-    asked: Asked,
+    asked: CaseRequest,
     problem: Problem,
     framework: str,
     ability: Ability,
     devices: Sequence[int],
     parallels: Sequence[Parallel | None],
     scalings: Sequence[Scaling],
-) -> Iterator[Asked]:
+) -> Iterator[CaseRequest]:
     """Yield what is asked, for each scaling, strategy and number of devices."""
     device = choose_device(framework, ability.info, asked.device)
     every = (asked.nodes or 1) * (usable_cores() if device.count is None else device.count)
@@ -79,7 +79,7 @@ def _on_several(
         count = every if number == ALL else number
         is_same = scaling == "strong" or asked.independent
         params = asked.params if is_same else _grown(asked.params, problem, device.platform, count)
-        yield replace(asked, devices=count, parallel=parallel if count > 1 else None, params=params)
+        yield msgspec.structs.replace(asked, devices=count, parallel=parallel if count > 1 else None, params=params)
 
 
 def _grown(params: Mapping[str, Any], problem: Problem, platform: str, devices: int) -> Mapping[str, Any]:

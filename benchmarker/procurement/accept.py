@@ -23,12 +23,12 @@ from benchmarker.stats.median_interval import median_interval
 if TYPE_CHECKING:
     from benchmarker.api.case import Case
     from benchmarker.hooks.metrics import Derive
-    from benchmarker.procurement.completeness import Unrun
+    from benchmarker.procurement.completeness import MissingTrials
     from benchmarker.procurement.reference import Wanted
     from benchmarker.records.record import Record
 
 
-class Outcome(Struct, frozen=True, kw_only=True):
+class CaseOutcome(Struct, frozen=True, kw_only=True):
     """Whether the median over a configuration's trials is within the bounds of a case, and why not.
 
     `low` and `high` are the 95% interval of the median; None for fewer than six trials. `near` states whether a bound
@@ -59,7 +59,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
 class Acceptance(Struct, frozen=True, kw_only=True):
     """The outcome of every case, and the successful configurations that no case of the reference matches."""
 
-    outcomes: list[Outcome]
+    outcomes: list[CaseOutcome]
     unasked: list[str]
 
 
@@ -70,10 +70,12 @@ class _Measured:
     case: Case
     factors: Factors
     records: list[Record] = field(default_factory=list)
-    unrun: list[Unrun] = field(default_factory=list)
+    unrun: list[MissingTrials] = field(default_factory=list)
 
 
-def accept(wanted: Sequence[Wanted], records: Sequence[Record], unrun: Sequence[Unrun], derive: Derive) -> Acceptance:
+def accept(
+    wanted: Sequence[Wanted], records: Sequence[Record], unrun: Sequence[MissingTrials], derive: Derive
+) -> Acceptance:
     """Judge every configuration that a case of the reference matches, and every failed one that no case matches.
 
     Raises `UserError` if a metric is unknown.
@@ -112,12 +114,12 @@ def together(sides: Iterable[tuple[str, Acceptance]]) -> Acceptance:
     outcomes, unasked = [], []
     for side, own in sides:
         prefix = f"{side}: " if side else ""
-        outcomes += [msgspec.structs.replace(each, name=f"{prefix}{each.name}") for each in own.outcomes]
+        outcomes += [msgspec.structs.replace(outcome, name=f"{prefix}{outcome.name}") for outcome in own.outcomes]
         unasked += [f"{prefix}{name}" for name in own.unasked]
     return Acceptance(outcomes=outcomes, unasked=unasked)
 
 
-def _measured(records: Sequence[Record], unrun: Sequence[Unrun]) -> dict[tuple[bytes, str], _Measured]:
+def _measured(records: Sequence[Record], unrun: Sequence[MissingTrials]) -> dict[tuple[bytes, str], _Measured]:
     """Group trials by configuration and host; trials without a record go to the host of the rest of their run."""
     hosts = {record.run_id: record.machine.host for record in records}
     groups: dict[tuple[bytes, str], _Measured] = {}
@@ -155,7 +157,7 @@ def _unwell(group: _Measured) -> list[str]:
     return [*reasons, *(f"{each.trials} trial(s) of run {each.run_id} not run" for each in group.unrun)]
 
 
-def _judged(wanted: Wanted, name: str, group: _Measured, derive: Derive) -> Outcome:
+def _judged(wanted: Wanted, name: str, group: _Measured, derive: Derive) -> CaseOutcome:
     """Judge a configuration: it passes if every trial succeeded, there are enough, and the median is within bounds."""
     metrics = [derive(record)[wanted.metric] for record in group.records if record.error is None]
     values = [metric.value for metric in metrics if metric.value is not None]
@@ -202,11 +204,11 @@ def _outcome(
     reasons: list[str],
     unit: str = "",
     values: Sequence[float] = (),
-) -> Outcome:
+) -> CaseOutcome:
     interval = median_interval(values)
     near = _near(values, interval, wanted)
     disturbed = count([group.records]) if group else None
-    return Outcome(
+    return CaseOutcome(
         verdict="FAIL" if reasons else "PASS",
         name=name,
         configuration=dict(group.factors) if group else None,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Unrun:
+class MissingTrials:
     """A case of a run, and the number of its planned trials without a record."""
 
     run_id: str
@@ -30,20 +30,20 @@ class Unrun:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Completeness:
     """What the plans of results ask for: trials without a record, cases left out with the reason, and faults."""
 
-    unrun: tuple[Unrun, ...]
+    missing: tuple[MissingTrials, ...]
     left_out: tuple[str, ...]
     faults: tuple[Fault, ...]
 
 
-def asked(results: Iterable[Path], records: Sequence[Record]) -> Asked:
+def completeness_of(results: Iterable[Path], records: Sequence[Record]) -> Completeness:
     """Compare the plans of the runs at `results` with their records; a result that is a single record has no plan."""
     runs: dict[str, dict[str, Record]] = {}
     for record in records:
         runs.setdefault(record.run_id, {})[record.trial_id] = record
-    unrun: dict[tuple[str, bytes], Unrun] = {}
+    unrun: dict[tuple[str, bytes], MissingTrials] = {}
     left_out: dict[str, None] = {}
     faults = []
     for file in dict.fromkeys(file for result in results for file in sorted(result.rglob(store.PLAN))):
@@ -62,15 +62,15 @@ def asked(results: Iterable[Path], records: Sequence[Record]) -> Asked:
             or record.trial >= plan.trials
             or record.design.session != plan.session_of(record.trial)
         ]
-        unrun |= {(each.run_id, msgspec.json.encode(each.case)): each for each in _unrun(plan, kept)}
-    return Asked(tuple(unrun.values()), tuple(left_out), tuple(faults))
+        unrun |= {(each.run_id, msgspec.json.encode(each.case)): each for each in _missing(plan, kept)}
+    return Completeness(tuple(unrun.values()), tuple(left_out), tuple(faults))
 
 
-def _unrun(plan: Plan, records: Collection[Record]) -> list[Unrun]:
+def _missing(plan: Plan, records: Collection[Record]) -> list[MissingTrials]:
     """Return missing trials by case, in plan order; a run that may end early needs no rounds after its last one."""
     last = max((record.trial for record in records), default=0) if plan.looks else plan.trials
     wanted = Counter(msgspec.json.encode(plan.cases[index]) for index, trial in plan.order if trial <= last)
     had = Counter(msgspec.json.encode(record.case) for record in records)
     cases = {msgspec.json.encode(case): case for case in plan.cases}
     lacking = wanted - had
-    return [Unrun(plan.run_id, case, lacking[key]) for key, case in cases.items() if lacking[key]]
+    return [MissingTrials(plan.run_id, case, lacking[key]) for key, case in cases.items() if lacking[key]]

@@ -20,8 +20,8 @@ from benchmarker.api.errors import UserError
 from benchmarker.comparing import disturbances
 from benchmarker.files import toml
 from benchmarker.formatting import part
+from benchmarker.hooks.cases import Cases, Configuration
 from benchmarker.hooks.names import names
-from benchmarker.records.configurations import Configuration, configurations
 from benchmarker.records.factors import Factors, Value, label, take_match, varying
 from benchmarker.stats.quantile_interval import median_allowance
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from benchmarker.api.metric import Metric
     from benchmarker.hooks.metrics import Derive
-    from benchmarker.records.record import Record
 
 
 FORMAT_VERSION = 1
@@ -138,51 +137,50 @@ class Drafted:
     trials: int
 
 
-def refusal(records: Sequence[Record]) -> str | None:
-    """Return why no reference should come from these records, because most trials of a case were disturbed; or None.
+def refusal(cases: Cases) -> str | None:
+    """Return why no reference should come from these cases, because most trials of a case were disturbed; or None.
 
     The bound of such a case is that of the disturbance: far below what the machine does, so that anything passes.
     """
-    groups = configurations(records)
-    most = sum(disturbances.of_records(group.records).most for group in groups)
+    most = sum(disturbances.of_records(configuration.records).most for configuration in cases)
     if not most:
         return None
-    every = disturbances.of_records(records)
-    return f"most trials of {part(most, len(groups), 'case')} were disturbed ({every}); {every.advice}"
+    every = disturbances.of_records(cases.records)
+    return f"most trials of {part(most, len(cases), 'case')} were disturbed ({every}); {every.advice}"
 
 
 def draft(
-    records: Sequence[Record], metric: str, tolerance: Tolerance | None, derive: Derive
+    cases: Cases, metric: str, tolerance: Tolerance | None, derive: Derive
 ) -> tuple[list[Drafted], list[str], list[str]]:
-    """Return the cases of a reference that these records meet, what was left out with reasons, and notes on bounds.
+    """Return the cases of a reference that these cases meet, what was left out with reasons, and notes on bounds.
 
     A configuration may be better than its median by any amount, and worse as far as the scatter of its trials or the
     tolerance allows. The bounds from scatter hold together: a machine as good as this one meets all of them with
     probability 1 - `ALPHA`. A configuration with a failed trial, with a trial without a value, or with too few trials
     to see their scatter is left out. Raises `UserError` if the metric is unknown.
     """
-    if metric not in (known := derive(records[0])):
+    if metric not in (known := derive(cases[0].records[0])):
         raise UserError(f"no metric is named {metric!r}; there are: {', '.join(known)}")
-    groups = configurations(records)
-    differing = varying([group.factors for group in groups])
+    factors = [configuration.factors for configuration in cases]
+    differing = varying(factors)
     scatters = tolerance is None or tolerance.adds
     kept: list[tuple[str, Configuration, list[Metric], list[float]]] = []
     left_out = []
-    for name, group in zip(names([group.factors for group in groups]).whole, groups, strict=True):
+    for name, group in zip(names(factors).whole, cases, strict=True):
         found = [derive(record)[metric] for record in group.records]
         values = [each.value for each in found if each.value is not None]
         if reason := _why_not(group, values, [each.reason for each in found], scatters=scatters):
             left_out.append(f"{name}: {reason}")
         else:
             kept.append((name, group, found, values))
-    cases, notes = [], []
+    drafted, notes = [], []
     for name, group, found, values in kept:
         worse = -1 if found[0].better == "higher" else 1
         factor, why = _allowed(values, worse, tolerance, len(kept))
         if scatters and abs(factor - 1) > WIDE:
             notes.append(f"{name}: the bound is {_change(factor)} than the median; more trials would narrow it")
         disturbed = disturbances.of_records(group.records)
-        cases.append(
+        drafted.append(
             Drafted(
                 name=name,
                 match={
@@ -198,7 +196,7 @@ def draft(
                 trials=len(values),
             )
         )
-    return cases, left_out, notes
+    return drafted, left_out, notes
 
 
 def _allowed(values: Sequence[float], worse: int, tolerance: Tolerance | None, cases: int) -> tuple[float, str]:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from benchmarker.comparing import matching
     from benchmarker.comparing.results import Rules
     from benchmarker.hooks.metrics import Derive
-    from benchmarker.procurement.completeness import Unrun
+    from benchmarker.procurement.completeness import MissingTrials
     from benchmarker.procurement.sides import Pair, Sides
     from benchmarker.records.record import Failure, Record
 
@@ -266,7 +266,7 @@ def _by_trial(sides: Sides, inputs: Sequence[Inputs]) -> dict[str, Inputs]:
 
 def _missing(
     records: Iterable[Sequence[Record]],
-    unrun: Iterable[Sequence[Unrun]],
+    unrun: Iterable[Sequence[MissingTrials]],
     unmatched: int,
     unused: int,
     required: Iterable[MetricScore],
@@ -377,7 +377,7 @@ def _notes(matches: Sequence[matching.Match]) -> list[str]:
     return [f"({count} of {len(matches)} cases) {note}" for note, count in notes.items()]
 
 
-def _side(name: str, groups: Sequence[Sequence[Record]], unrun: Sequence[Unrun]) -> Side:
+def _side(name: str, groups: Sequence[Sequence[Record]], unrun: Sequence[MissingTrials]) -> Side:
     """Summarise one side from its records by case, and its trials without a record."""
     records = [record for group in groups for record in group]
     failed: dict[tuple[str, str], list[Failure]] = {}

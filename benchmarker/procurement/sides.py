@@ -16,21 +16,24 @@ from benchmarker.api.errors import UserError
 from benchmarker.comparing import matching
 from benchmarker.comparing.matching import Matching
 from benchmarker.formatting import count
-from benchmarker.records.configurations import environment_of
+from benchmarker.hooks.cases import environment_of
 from benchmarker.records.factors import factors_of
 
 if TYPE_CHECKING:
     from benchmarker.comparing.matching import Match
-    from benchmarker.procurement.completeness import Unrun
+    from benchmarker.procurement.completeness import MissingTrials
     from benchmarker.records.record import Record
 
 
 def advice(matches: Sequence[Match]) -> str | None:
     """Return how to measure two sides in turns; None if they ran on several machines or have the same cases."""
     hosts = {
-        each.machine.host for match in matches for side in (match.baseline, match.contender) for each in side.records
+        record.machine.host
+        for match in matches
+        for side in (match.baseline, match.contender)
+        for record in side.records
     }
-    both = [[shlex.split(side.records[0].command) for side in (each.baseline, each.contender)] for each in matches]
+    both = [[shlex.split(side.records[0].command) for side in (match.baseline, match.contender)] for match in matches]
     differ = [(one, two) for one, two in both if one != two]
     if len(hosts) > 1 or not differ:
         return None
@@ -58,11 +61,11 @@ class Sides:
 
     names: tuple[str, ...]
     made: Mapping[Pair, Matching]
-    unrun: tuple[Sequence[Unrun], ...]
-    astray: Sequence[Unrun] = ()
+    unrun: tuple[Sequence[MissingTrials], ...]
+    astray: Sequence[MissingTrials] = ()
 
 
-def of_results(results: Sequence[tuple[str, Sequence[Record], Sequence[Unrun]]]) -> Sides:
+def of_results(results: Sequence[tuple[str, Sequence[Record], Sequence[MissingTrials]]]) -> Sides:
     """Return results as sides; each has its records and its trials without one. The first is the baseline.
 
     Raises `UserError` like `matching.between`.
@@ -76,7 +79,7 @@ def of_results(results: Sequence[tuple[str, Sequence[Record], Sequence[Unrun]]])
 
 def of_axis(
     records: Sequence[Record],
-    unrun: Sequence[Unrun],
+    unrun: Sequence[MissingTrials],
     axis: str,
     baseline: str | None,
     contender: str | None,
@@ -93,7 +96,7 @@ def of_axis(
     made = _every_pair(
         names, lambda one, two: matching.by(records, axis, values[names[one]], values[names[two]], side_of)
     )
-    found: dict[str | None, list[Unrun]] = {}
+    found: dict[str | None, list[MissingTrials]] = {}
     for each in unrun:
         known = factors_of(each.case)
         name = matching.side_name(axes, matching.value_of(axes, known)) if known.keys() >= set(axes) else None

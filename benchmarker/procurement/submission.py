@@ -131,14 +131,14 @@ def _suite(plan: Plan, expected: PlannedSuite | None) -> Iterator[Finding]:
     if expected and expected.sha256 != stated.sha256:
         yield Finding("changed", "suite", f"it is {stated.id} instead of {expected.id}")
     if expected:  # names are no part of the SHA-256
-        yield from (Finding("changed", "suite", each) for each in differences(expected, stated))
+        yield from (Finding("changed", "suite", difference) for difference in differences(expected, stated))
     requested = {number: case.settings for case in stated.cases for number in case.case_numbers}
     for number, case in enumerate(plan.cases):
         if number not in requested:
             yield Finding("changed", _name(plan, number), "the case is not in the suite")
         else:
-            for each in _departures(requested[number], case):
-                yield Finding("changed", _name(plan, number), each)
+            for departure in _departures(requested[number], case):
+                yield Finding("changed", _name(plan, number), departure)
 
 
 def _departures(settings: dict[str, bool | int | float | str | None], case: Case) -> list[str]:
@@ -216,22 +216,24 @@ def _environment(records: Sequence[Record]) -> Iterator[Finding]:
         ("machine", Counter(record.machine.host for record in records)),
         (
             "benchmarker",
-            Counter(f"{each.software.benchmarker} {each.software.commit or ''}".strip() for each in records),
+            Counter(f"{record.software.benchmarker} {record.software.commit or ''}".strip() for record in records),
         ),
         *(
             (
                 f"software of {name}",
                 Counter(
-                    _libraries(each) for each in records if each.case.framework == name and each.software.libraries
+                    _libraries(record)
+                    for record in records
+                    if record.case.framework == name and record.software.libraries
                 ),
             )
-            for name in dict.fromkeys(each.case.framework for each in records)
+            for name in dict.fromkeys(record.case.framework for record in records)
         ),
     ):
         if len(values) > 1:
             told = ", ".join(f"{value} ({count} trials)" for value, count in values.most_common())
             yield Finding("changed", what, f"it changed within the run: {told}")
-    dirty = [each.software.commit for each in records if (each.software.commit or "").endswith(_UNCOMMITTED)]
+    dirty = [record.software.commit for record in records if (record.software.commit or "").endswith(_UNCOMMITTED)]
     if dirty:
         what = f"{len(dirty)} trials ran with changes that are in no commit ({dirty[0]})"
         yield Finding("changed", "benchmarker", what)

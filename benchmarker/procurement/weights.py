@@ -38,7 +38,7 @@ class Weights:
         return 1.0 if entry is None else entry.weight
 
     def _entry(self, factors: Factors) -> Weight | None:
-        return next((each for each in self.entries if selects(each.match, factors)), None)
+        return next((entry for entry in self.entries if selects(entry.match, factors)), None)
 
     def unused(self, several: Sequence[Factors]) -> list[str]:
         """Return a line for each entry that applies to no case, with the reason."""

@@ -253,13 +253,13 @@ def _energy(record: Record, energy: Energy) -> Iterator[str]:
         )
     if cost and energy.samples != energy.steps * cost.samples:
         yield f"its energy is of {energy.samples} samples, but {energy.steps} steps have {cost.samples} each"
-    windows = [_window_s(each) for each in energy.sensors]
+    windows = [_window_s(sensor) for sensor in energy.sensors]
     if energy.duration_s and not any(window and _equal(window, energy.duration_s) for window in windows):
         yield f"its energy is of {_s(energy.duration_s)}, but no sensor was read for that long"
     if blocks and energy.duration_s and _exceeds(sum(blocks.duration_ns) / 1e9, energy.duration_s):
         yield f"its blocks take {_s(sum(blocks.duration_ns) / 1e9)}, but its energy is of {_s(energy.duration_s)}"
     for name, value, several in (
-        ("energy_J", energy.energy_J, [each for each in energy.sensors if each.measured]),
+        ("energy_J", energy.energy_J, [sensor for sensor in energy.sensors if sensor.measured]),
         ("total_J", energy.total_J, energy.sensors),
     ):
         parts = [each.energy_J for each in several if each.energy_J is not None]
@@ -292,7 +292,7 @@ def _sensor(sensor: SensorEnergy, window_s: float | None) -> Iterator[str]:
 
 def _profile(record: Record, trace: Trace) -> Iterator[str]:
     """Parts of a profile add up to the whole."""
-    whole = [each for each in trace.devices if not each.track]
+    whole = [device for device in trace.devices if not device.track]
     for name in ("busy_ns", "idle_ns"):
         if getattr(trace, name) != sum(getattr(each, name) for each in whole):
             yield f"trace.{name} is not the sum over its devices"
@@ -302,23 +302,23 @@ def _profile(record: Record, trace: Trace) -> Iterator[str]:
         yield "a part of the communication takes longer than the communication"
     if len(trace.critical_ranks) not in (0, trace.steps):
         yield f"its trace has {trace.steps} steps, but critical ranks of {len(trace.critical_ranks)}"
-    if any(each.busy_ns + each.idle_ns != each.wall_ns for each in trace.devices):
+    if any(device.busy_ns + device.idle_ns != device.wall_ns for device in trace.devices):
         yield "a device of its trace is not either busy or idle"
     if len(trace.step_ns) != trace.steps:
         yield f"its trace has {trace.steps} steps, but {len(trace.step_ns)} step times"
     if trace.complete == bool(trace.missing):
         yield "its trace is complete and misses something, or neither"
-    if (of_scopes := sum(each.root_ns for each in record.scopes)) != trace.busy_ns:
+    if (of_scopes := sum(scope.root_ns for scope in record.scopes)) != trace.busy_ns:
         yield f"its scopes take {_s(of_scopes / 1e9)}, but its trace {_s(trace.busy_ns / 1e9)}"
-    if any(each.pure_ns > each.root_ns or sum(each.step_ns) > each.root_ns for each in record.scopes):
+    if any(scope.pure_ns > scope.root_ns or sum(scope.step_ns) > scope.root_ns for scope in record.scopes):
         yield "a part of a scope takes longer than the scope"
     if sum(each.busy_ns for each in record.kernels) > trace.busy_ns:
         yield "its kernels take longer than its trace"
-    for each in record.kernels:
-        spread = _ascending(each.min_ns, each.p5_ns, each.median_ns, each.p95_ns, each.max_ns)
-        if not spread or not _equal(each.mean_ns * each.count, each.self_ns):
-            yield f"the times of the kernel {each.name} do not agree"
+    for kernel in record.kernels:
+        spread = _ascending(kernel.min_ns, kernel.p5_ns, kernel.median_ns, kernel.p95_ns, kernel.max_ns)
+        if not spread or not _equal(kernel.mean_ns * kernel.count, kernel.self_ns):
+            yield f"the times of the kernel {kernel.name} do not agree"
 
 
 def _ascending(*values: float | None) -> bool:
-    return all(one <= two * (1 + _ROUNDING) for one, two in pairwise(each for each in values if each is not None))
+    return all(one <= two * (1 + _ROUNDING) for one, two in pairwise(value for value in values if value is not None))

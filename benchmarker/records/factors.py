@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from benchmarker.api.case import Measuring
+from benchmarker.api.case import CaseRequest, Measuring, option_name
 from benchmarker.api.errors import UserError
 from benchmarker.files.toml import take
 from benchmarker.formatting import value_text
@@ -24,19 +24,10 @@ Factors = Mapping[str, Value]
 DEFAULTS = msgspec.structs.asdict(Measuring())
 """Default measuring settings; tables omit them."""
 
+_LATER = ("problem", "compile", "params", "seed", "measuring")
 _OF_CASE = (
-    "problem",
-    "framework",
-    "execution",
-    "mode",
-    "precision",
-    "device",
-    "gpu",
-    "devices",
-    "nodes",
-    "parallel",
-    "independent",
-    "threads",
+    *("problem", "framework", "execution"),
+    *(name for name in CaseRequest.__struct_fields__ if name not in _LATER),
 )
 _UNTIMED = {"profile", "profile_steps", "separable", "power", "power_hz", "power_min_s", "power_idle_s"}
 """Settings of a case that do not affect what is timed."""
@@ -94,13 +85,13 @@ def take_match(name: str, table: Mapping[str, Any]) -> dict[str, Value]:
     return wanted
 
 
-def where(words: Sequence[str], several: Sequence[Factors]) -> list[bool]:
+def chosen(words: Sequence[str], several: Sequence[Factors]) -> list[bool]:
     """Return which of several sets of factors words such as `seq_len=128,256` and `framework=jax` select together.
 
     Values are written as tables show them. Raises `UserError` if a word is malformed or one of its values selects
     nothing, or if nothing has all of them.
     """
-    chosen = [True] * len(several)
+    kept = [True] * len(several)
     spelt = [{setting(name): value for name, value in factors.items()} for factors in several]
     for word in words:
         name, _, values = word.partition("=")
@@ -112,10 +103,10 @@ def where(words: Sequence[str], several: Sequence[Factors]) -> list[bool]:
         for value, of in zip(texts, found, strict=True):
             if not any(of):
                 raise UserError(f"--where={word}: {why_none({key: value}, several)}")
-        chosen = [kept and any(ones) for kept, ones in zip(chosen, zip(*found, strict=True), strict=True)]
-    if not any(chosen):
+        kept = [before and any(ones) for before, ones in zip(kept, zip(*found, strict=True), strict=True)]
+    if not any(kept):
         raise UserError(f"--where: {why_none({}, several)}")
-    return chosen
+    return kept
 
 
 def _is(value: Value, wanted: str) -> bool:
@@ -154,8 +145,8 @@ def why_none(wanted: Factors, several: Iterable[Factors]) -> str:
     return "no record has all of these factors together"
 
 
-_OPTIONS = {"gpus": "gpu"} | {name: f"{name}_s" for name in ("preheat_max", "timeout", "power_min", "power_idle")}
-"""Options whose settings have a different name."""
+_OPTIONS = {option_name(name): name for kind in (CaseRequest, Measuring) for name in kind.__struct_fields__}
+"""Settings by the names of their options."""
 
 
 def setting(name: str) -> str:

@@ -60,7 +60,7 @@ class RequestFailure(Struct, frozen=True, forbid_unknown_fields=True):
     message: str
 
 
-class Outcome(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class RequestOutcome(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A request and its answer; times are in s since the start of its step, lengths in tokens.
 
     `arrival_s` is when it was planned to be sent, `sent_s` when the client began to send it, and `chunks_s` when each
@@ -92,7 +92,7 @@ class Step(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     rate_per_s: Annotated[Above | None, null_because("the arrivals are those of a trace file")]
     seconds: Seconds
     planned: Positive
-    outcomes: Annotated[list[Outcome], Meta(min_length=1)]
+    outcomes: Annotated[list[RequestOutcome], Meta(min_length=1)]
 
     def __post_init__(self) -> None:
         """Check the number of outcomes; raises ValueError."""

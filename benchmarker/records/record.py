@@ -375,8 +375,8 @@ def _is_whole(local: Local, case: Case) -> bool:
     turns = {len(each) for each in (local.synchronised_ns, local.together_ns, local.alone_device, local.alone_ns)}
     return (
         len(turns) == 1
-        and all(len(each) == case.ranks for each in local.synchronised_ns)
-        and all(len(each) == case.devices for each in local.together_ns)
+        and all(len(turn) == case.ranks for turn in local.synchronised_ns)
+        and all(len(turn) == case.devices for turn in local.together_ns)
         and set(local.alone_device) == set(range(case.devices))
     )
 

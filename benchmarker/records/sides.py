@@ -12,12 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from benchmarker.api.errors import UserError
-from benchmarker.formatting import part
 from benchmarker.records import store
-from benchmarker.records.configurations import Configuration, configurations
 
 if TYPE_CHECKING:
     from benchmarker.files.atomic import Fault
@@ -28,7 +24,6 @@ SIDE = "side"
 LONG = 16
 """Longer paths are not names for a column: they lose the folder that all share, and a run is called after its time."""
 _RUN = re.compile(r"(\d{8}T\d{6})\.\d{6}-[0-9a-f]{8}")
-_LISTED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,34 +90,3 @@ def side_of(results: Sequence[tuple[str, Sequence[Record]]]) -> dict[str, str]:
     """Return the name of the side of each trial, by its id; none if there is only one side."""
     names = short_names([Path(name) for name, _ in results]) if len(results) > 1 else ()
     return {record.trial_id: name for name, (_, records) in zip(names, results, strict=False) for record in records}
-
-
-def by_side(sides: Sequence[Side]) -> list[Configuration]:
-    """Group trials by side and requested factors; the sides of a case are next to each other."""
-    several = len(sides) > 1
-    found: dict[bytes, list[Configuration]] = {}
-    for side in sides:
-        for group in configurations(side.records):
-            factors = {SIDE: side.name, **group.factors} if several else group.factors
-            found.setdefault(msgspec.json.encode(group.factors), []).append(Configuration(factors, group.records))
-    return [group for groups in found.values() for group in groups]
-
-
-def mixed_machines(groups: Sequence[Configuration]) -> list[str]:
-    """Describe for each side that the trials of a case come from several machines, in a line."""
-    of_side: dict[str, list[Configuration]] = {}
-    for group in groups:
-        of_side.setdefault(str(group.factors.get(SIDE, "")), []).append(group)
-    found = []
-    for name, several in of_side.items():
-        hosts = [dict.fromkeys(record.machine.host for record in group.records) for group in several]
-        mixed = [each for each in hosts if len(each) > 1]
-        if mixed:
-            every = list(dict.fromkeys(host for each in mixed for host in each))
-            listed = ", ".join(every[:_LISTED]) + (f" and {len(every) - _LISTED} more" if len(every) > _LISTED else "")
-            of = f"{name}: " if name else ""
-            found.append(
-                f"{of}{part(len(mixed), len(several), 'case', 'mixes', 'mix')} trials of several machines: {listed}; "
-                "`compare --by=host` tells them apart"
-            )
-    return found

@@ -69,7 +69,7 @@ class LocalTimes:
     @property
     def scores(self) -> tuple[float, ...]:
         """The time of the fastest device over that of each: 1 for the fastest, less for those that are slower."""
-        return tuple(min(self.together_s) / each for each in self.together_s)
+        return tuple(min(self.together_s) / time_s for time_s in self.together_s)
 
     @property
     def slowest(self) -> int:

@@ -221,7 +221,7 @@ def _missing(study: Study) -> Iterator[str]:
                 f"{of}{len(errors)} of {count(len(records), 'trial')} failed, for instance: {errors[0].message}. "
                 "The figures are based on the others."
             )
-    unrun = sum(each.trials for each in study.planned.unrun)
+    unrun = sum(each.trials for each in study.planned.missing)
     if unrun:
         yield f"{count(unrun, 'planned trial')} {_has(unrun)} no record; --resume continues an interrupted run."
     if study.planned.left_out:

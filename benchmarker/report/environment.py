@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from benchmarker.hooks.cases import environment_of
 from benchmarker.machine import description
-from benchmarker.records.configurations import environment_of
 from benchmarker.report.page_model import Listing, Section
 from benchmarker.tables.table import Cell, Column, Table
 

@@ -34,7 +34,7 @@ def faults(study: Study, unread: Sequence[str]) -> Section:
     unreadable: list[tuple[Cell, ...]] = [(str(fault.path), fault.reason) for fault in study.faults]
     unreadable += [("", text) for text in unread]
     unrun: list[tuple[Cell, ...]] = [
-        (name(factors_of(each.case)), each.trials, each.run_id) for each in study.planned.unrun
+        (name(factors_of(each.case)), each.trials, each.run_id) for each in study.planned.missing
     ]
     trial = Column("trial", numeric=True)
     parts = [

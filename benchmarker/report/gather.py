@@ -15,7 +15,7 @@ from benchmarker.comparing.results import Rules
 from benchmarker.hooks.metrics import cached, load_metrics
 from benchmarker.procurement import costs, reference, sides, weights
 from benchmarker.procurement.accept import accept
-from benchmarker.procurement.completeness import asked
+from benchmarker.procurement.completeness import completeness_of
 from benchmarker.procurement.score import THROUGHPUT, default_metrics, score
 from benchmarker.records import ceilings, store
 from benchmarker.records.sides import side_of
@@ -67,7 +67,7 @@ def gather(
     results = [result for result, _, _ in read]
     groups = [(str(result), records) for result, records, _ in read]
     known = ceilings.known(results)
-    planned = asked(results, [record for _, records in groups for record in records])
+    planned = completeness_of(results, [record for _, records in groups for record in records])
     derive = cached(load_metrics(results))
     made, unjudged = choose(groups, by, baseline)
     notes = [*made.notes, *suite_notes(made.matches, store.suites(results))] if made else []
@@ -125,10 +125,15 @@ def _scores(
         if by is not None:
             records = [record for _, several in groups for record in several]
             found = sides.of_axis(
-                records, asked([result for result, _, _ in read], records).unrun, by, baseline, None, side_of(groups)
+                records,
+                completeness_of([result for result, _, _ in read], records).missing,
+                by,
+                baseline,
+                None,
+                side_of(groups),
             )
         else:
-            of_result = {str(result): asked([result], records).unrun for result, records, _ in read}
+            of_result = {str(result): completeness_of([result], records).missing for result, records, _ in read}
             found = sides.of_results([(name, own, of_result[name]) for name, own in first(groups, baseline)])
     except UserError as error:
         return None, str(error)
@@ -152,7 +157,7 @@ def _acceptances(read: Read, derive: Derive, path: Path) -> list[tuple[str, Acce
     wanted = reference.read(path)
     try:
         return [
-            (str(result), accept(wanted, records, asked([result], records).unrun, derive))
+            (str(result), accept(wanted, records, completeness_of([result], records).missing, derive))
             for result, records, _ in read
         ]
     except UserError as error:

@@ -93,7 +93,7 @@ def _trials(study: Study, groups: Sequence[Group]) -> tuple[str, str, str]:
     records = [record for group in groups for record in group.records]
     ok = sum(record.error is None for record in records)
     runs = {record.run_id for record in records}
-    unrun = sum(each.trials for each in study.planned.unrun if each.run_id in runs) if len(study.sides) == 1 else 0
+    unrun = sum(each.trials for each in study.planned.missing if each.run_id in runs) if len(study.sides) == 1 else 0
     asked = len(records) + unrun
     days = sorted({record.started_at[:10] for record in records})
     return (

@@ -12,7 +12,7 @@ from benchmarker.tables.table import Cell, Column, Table
 if TYPE_CHECKING:
     from benchmarker.records.factors import Value
     from benchmarker.report.study import Group, Study
-    from benchmarker.roofline.model import Level, Point, Roofline
+    from benchmarker.roofline.model import Level, Roofline, RooflinePoint
     from benchmarker.roofline.roofs import Roof
 
 MOST_CONFIGURATIONS = 8
@@ -37,11 +37,11 @@ def roofs(study: Study) -> Section | None:
     return Section("roofline", "Roofline", (*lead, *without[:MOST_SENTENCES]), (figure,))
 
 
-def _sentence(name: str, step: Point) -> str:
+def _sentence(name: str, step: RooflinePoint) -> str:
     return f"A step of {name} is {step.bound}-bound and reaches {step.share:.0%} of its roof."
 
 
-def _drawable(found: Roofline) -> list[Point]:
+def _drawable(found: Roofline) -> list[RooflinePoint]:
     """Return the points with FLOPs, which logarithmic axes can show."""
     return [each for each in found.points if each.flops]
 
@@ -120,7 +120,7 @@ def _figure(study: Study, found: list[tuple[Group, Roofline]]) -> Figure:
     )
 
 
-def _phase(group: Group, of: Point) -> str:
+def _phase(group: Group, of: RooflinePoint) -> str:
     """Return the phase of text generation that a point is; empty if it is none."""
     if of.level == "phase":
         return of.name

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from benchmarker.comparing.scaling import scalings
 from benchmarker.comparing.scaling_results import labels, sentence, shown
-from benchmarker.records.sides import Side, by_side
+from benchmarker.hooks.cases import Cases
+from benchmarker.records.sides import Side
 from benchmarker.records.step_times import STRAGGLER, local_times
 from benchmarker.report.page_model import Axis, Figure, Listing, Points, Section
 from benchmarker.report.study import named_columns, names_of
@@ -33,7 +34,7 @@ def scaling(study: Study) -> Section | None:
     """Return the speed-ups of all series in a figure, and a table of the devices of gangs; None without a gang."""
     if all(record.case.devices == 1 for record in study.records):
         return None
-    found = scalings(by_side([Side(name, tuple(records)) for name, records in study.results]), study.derive)
+    found = scalings(Cases.of_sides([Side(name, tuple(records)) for name, records in study.results]), study.derive)
     names, same = labels(found.series) if found.series else ([], "")
     lead = [f"{same}."] if same else []
     lead += [f"{name}: {sentence(series)}." for name, series in zip(names, found.series, strict=True)]

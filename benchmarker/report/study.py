@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from benchmarker.comparing.formatting import short
 from benchmarker.formatting import shortened
 from benchmarker.hooks import names
-from benchmarker.records.configurations import configurations
+from benchmarker.hooks.cases import Cases, Configuration
 from benchmarker.records.factors import Factors, factors_of, text, varying
 from benchmarker.roofline.model import rooflines
 from benchmarker.tables.table import Column
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from benchmarker.files.atomic import Fault
     from benchmarker.hooks.metrics import Derive
     from benchmarker.procurement.accept import Acceptance
-    from benchmarker.procurement.completeness import Asked
+    from benchmarker.procurement.completeness import Completeness
     from benchmarker.procurement.score import Scores
     from benchmarker.records.ceilings import Ceilings
     from benchmarker.records.load import Load
@@ -69,7 +69,7 @@ class Study:
 
     results: Sequence[tuple[str, Sequence[Record]]]
     faults: Sequence[Fault]
-    planned: Asked
+    planned: Completeness
     matches: Sequence[Match]
     family: Family | None
     unjudged: str
@@ -121,7 +121,7 @@ class Study:
         order = {side: number for number, side in enumerate(dict.fromkeys([*sides.values(), *parts]))}
         found: dict[str, list[tuple[str, Factors, tuple[Record, ...]]]] = {}
         for side in sorted(parts, key=lambda side: order[side]):
-            for each in configurations(parts[side]):
+            for each in Cases.of(parts[side]):
                 first = each.records[0].trial_id
                 found.setdefault(cases.get(first, first), []).append((side, each.factors, each.records))
         titles = [names.common_words(names.title(case) for _, case, _ in of) for of in found.values()]
@@ -178,7 +178,7 @@ class Study:
         found: list[tuple[Group, Roofline]] = []
         lacking: dict[str, None] = {}
         for group in self.groups:
-            several, reasons = rooflines(configurations(group.records), self.ceilings)
+            several, reasons = rooflines([Configuration(group.factors, group.records)], self.ceilings)
             found += [(group, each) for each in several]
             lacking |= dict.fromkeys(reasons)
         return found, list(lacking)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from benchmarker.api.precision import UNIT_ROUNDOFF
 from benchmarker.comparing.pareto import by_work, front
 from benchmarker.formatting import count, si
-from benchmarker.records.configurations import Configuration
+from benchmarker.hooks.cases import Configuration
 from benchmarker.report.page_model import Axis, Figure, Listing, Points, Section
 from benchmarker.report.study import MOST_DRAWN, named_columns, names_of
 from benchmarker.tables.table import Column, Table

@@ -19,8 +19,8 @@ from benchmarker.roofline.roofs import measured_roof, vendor_roof, without_peak
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from benchmarker.hooks.cases import Configuration
     from benchmarker.records.ceilings import Ceilings
-    from benchmarker.records.configurations import Configuration
     from benchmarker.records.profile import Kernel, Trace
     from benchmarker.records.record import Record
     from benchmarker.roofline.roofs import Bound, Roof, Source
@@ -34,7 +34,7 @@ BEYOND = (
 _BEYOND = 0.05
 
 
-class Point(Struct, frozen=True, kw_only=True):
+class RooflinePoint(Struct, frozen=True, kw_only=True):
     """A piece of work under its roof: a step, a phase of one that has several, a scope, or a kernel.
 
     `time_s` is measured; `predicted_s` is the least time that the roof allows. `share` is `predicted_s` / `time_s`. It
@@ -65,7 +65,7 @@ class Roofline(Struct, frozen=True, kw_only=True):
     configuration: str
     trials: int
     roof: Roof
-    points: list[Point]
+    points: list[RooflinePoint]
     model_s: float | None
     of_model: float | None = None
 
@@ -77,13 +77,13 @@ def beyond(found: Sequence[Roofline]) -> bool:
 
 def point(
     level: Level, name: str, flops: float, bytes_: float, time_s: float, roof: Roof, predicted_s: float | None = None
-) -> Point:
+) -> RooflinePoint:
     """Return the point of a piece of work, predicted by its FLOPs and bytes alone if not otherwise.
 
     `bytes_` and `time_s` must be above 0.
     """
     predicted_s = roof.time_s(flops, bytes_) if predicted_s is None else predicted_s
-    return Point(
+    return RooflinePoint(
         level=level,
         name=name,
         flops=flops,
@@ -105,7 +105,7 @@ def rooflines(
     found: list[Roofline] = []
     reasons: dict[str, None] = {}
     groups = [each for each in configurations if any(record.error is None for record in each.records)]
-    cases = [each.factors for each in groups]
+    cases = [group.factors for group in groups]
     named = names.names(cases, [SIDE]).whole if len(cases) > 1 else [names.name(case) for case in cases]
     for configuration, each in zip(map(names.on_side, cases, named), groups, strict=True):
         good = [record for record in each.records if record.error is None]
@@ -132,7 +132,7 @@ def rooflines(
     return found, list(reasons)
 
 
-def _step(records: Sequence[Record], roof: Roof) -> list[Point]:
+def _step(records: Sequence[Record], roof: Roof) -> list[RooflinePoint]:
     cost = records[0].cost
     times = [float(np.median(step_times(record))) for record in records if record.blocks]
     if cost is None or not cost.bytes or not times:
@@ -140,7 +140,7 @@ def _step(records: Sequence[Record], roof: Roof) -> list[Point]:
     return [point("step", "step", cost.flops, cost.bytes, median(times), roof)]
 
 
-def _phases(records: Sequence[Record], roof: Roof) -> list[Point]:
+def _phases(records: Sequence[Record], roof: Roof) -> list[RooflinePoint]:
     """Return points of the phases of a step that generates text from a prompt, by the times at which tokens were ready.
 
     `prefill` lasts until the first token, and `decode` is one token after it.
@@ -150,8 +150,8 @@ def _phases(records: Sequence[Record], roof: Roof) -> list[Point]:
         return []
     times = [record.token_times for record in records if record.token_times]
     found = {
-        "prefill": [median(each.first_ns) for each in times if each.first_ns],
-        "decode": [median(fmean(gaps) for gaps in each.gap_ns) for each in times if each.gap_ns],
+        "prefill": [median(time.first_ns) for time in times if time.first_ns],
+        "decode": [median(fmean(gaps) for gaps in time.gap_ns) for time in times if time.gap_ns],
     }
     return [
         point("phase", name, phases[name].cost.flops, phases[name].cost.bytes, median(times_ns) / 1e9, roof)
@@ -160,7 +160,7 @@ def _phases(records: Sequence[Record], roof: Roof) -> list[Point]:
     ]
 
 
-def _scopes(records: Sequence[Record], roof: Roof) -> list[Point]:
+def _scopes(records: Sequence[Record], roof: Roof) -> list[RooflinePoint]:
     """Return points of the scopes that the problem has a formula for; the phases of a scope are added up."""
     parts, runs = formula(records[0].case).parts, formula(records[0].case).runs
     by_scope: dict[str, list[float]] = defaultdict(list)
@@ -184,20 +184,20 @@ def of_trace(name: str, trace: Trace, kernels: Sequence[Kernel], roof: Roof) -> 
     return Roofline(configuration=name, trials=1, roof=roof, points=points, model_s=None)
 
 
-def _kernels(records: Sequence[Record], roof: Roof) -> list[Point]:
+def _kernels(records: Sequence[Record], roof: Roof) -> list[RooflinePoint]:
     return _points_of_kernels([(record.trace, record.kernels) for record in records if record.trace], roof)
 
 
-def _points_of_kernels(profiles: Sequence[tuple[Trace, Sequence[Kernel]]], roof: Roof) -> list[Point]:
+def _points_of_kernels(profiles: Sequence[tuple[Trace, Sequence[Kernel]]], roof: Roof) -> list[RooflinePoint]:
     """Return points of kernels with known FLOPs and bytes, added up by name and scope; medians over trials."""
     found: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
     for trace, kernels in profiles:
         steps = max(1, trace.steps)
         sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
-        for each in kernels:
-            if each.flops and each.bytes and each.self_ns:
-                name = f"{each.name} ({each.scope})" if each.scope else each.name
-                amounts = each.flops, each.bytes, each.self_ns / 1e9
+        for kernel in kernels:
+            if kernel.flops and kernel.bytes and kernel.self_ns:
+                name = f"{kernel.name} ({kernel.scope})" if kernel.scope else kernel.name
+                amounts = kernel.flops, kernel.bytes, kernel.self_ns / 1e9
                 sums[name] = [one + more / steps for one, more in zip(sums[name], amounts, strict=True)]
         for name, (flops, bytes_, time_s) in sums.items():
             found[name].append((flops, bytes_, time_s))
@@ -207,5 +207,5 @@ def _points_of_kernels(profiles: Sequence[tuple[Trace, Sequence[Kernel]]], roof:
     )
 
 
-def _longest(points: Iterable[Point]) -> list[Point]:
+def _longest(points: Iterable[RooflinePoint]) -> list[RooflinePoint]:
     return sorted(points, key=lambda each: -each.time_s)

@@ -100,7 +100,7 @@ def predict(
         for name, (count, own) in problem.phases(params).items()
     ]
     cost = problem.cost(params, mode, precision)
-    time_s = sum(each.count * each.time_s for each in phases)
+    time_s = sum(phase.count * phase.time_s for phase in phases)
     tokens_per_s = None if cost.tokens is None else cost.tokens / time_s
     return Prediction(
         name=problem.title(params, mode),
@@ -108,7 +108,7 @@ def predict(
         roof=roof,
         samples=cost.samples,
         time_s=time_s,
-        least_s=sum(each.count * each.least_s for each in phases),
+        least_s=sum(phase.count * phase.least_s for phase in phases),
         samples_per_s=cost.samples / time_s,
         tokens_per_s=tokens_per_s,
         tokens_per_s_per_user=None if tokens_per_s is None else tokens_per_s / cost.samples,

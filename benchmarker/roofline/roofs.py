@@ -73,10 +73,10 @@ class Roof(Struct, frozen=True):
         """
         weights_s = weight_bytes / self.bytes_per_s
         if flops and weight_bytes and self.few_rows:
-            at = [each.flop_per_byte for each in self.few_rows]
+            at = [row.flop_per_byte for row in self.few_rows]
             per_byte_s, start_s = (
                 float(np.interp(flops / weight_bytes, at, values))
-                for values in zip(*((1 / each.bytes_per_s, each.start_s) for each in self.few_rows), strict=True)
+                for values in zip(*((1 / row.bytes_per_s, row.start_s) for row in self.few_rows), strict=True)
             )
             weights_s = weight_bytes * per_byte_s + products * start_s
         return max(flops / self.flop_per_s, (bytes_ - weight_bytes) / self.bytes_per_s + weights_s)

@@ -13,14 +13,13 @@ delay, and with it a server's (coordinated omission: Tene, How NOT to Measure La
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from benchmarker.records.load import FailureKind, Outcome, RequestFailure
+from benchmarker.records.load import FailureKind, RequestFailure, RequestOutcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from benchmarker.serving.arrivals import Request
 
 DIGITS = 6
@@ -57,7 +56,9 @@ class Overload(Exception):  # noqa: N818 - what a server is in, no error of the 
     """So many requests timed out that no answer to the others could change the result, and the load ends."""
 
 
-async def drive(server: Server, requests: Sequence[Request], timeout_s: float, done: Callable[[Outcome], None]) -> None:
+async def drive(
+    server: Server, requests: Sequence[Request], timeout_s: float, done: Callable[[RequestOutcome], None]
+) -> None:
     """Send requests, in order of arrival, each at its time; call `done` with each outcome as soon as it is known.
 
     A request fails `timeout_s` after its planned arrival. Time is that of the running event loop. If `done` raises
@@ -81,7 +82,7 @@ async def _outcome(
     request: Request,
     begin: float,
     timeout_s: float,
-    done: Callable[[Outcome], None],
+    done: Callable[[RequestOutcome], None],
     overloaded: asyncio.Event,
 ) -> None:
     sent = asyncio.get_running_loop().time()
@@ -103,7 +104,7 @@ async def _outcome(
     arrival_s, sent_s, *chunks_s = (
         round(time, DIGITS) for time in (request.arrival_s, sent - begin, *(time - begin for time in times))
     )
-    outcome = Outcome(
+    outcome = RequestOutcome(
         arrival_s=arrival_s,
         prompt_len=request.prompt_len,
         new_tokens=request.new_tokens,

@@ -22,7 +22,7 @@ from msgspec import Meta, Raw, Struct
 from benchmarker.api.errors import UserError
 from benchmarker.api.fields import Count
 from benchmarker.formatting import clean, one_line, shortened
-from benchmarker.records.load import Outcome
+from benchmarker.records.load import RequestOutcome
 from benchmarker.serving.arrivals import Request
 from benchmarker.serving.open_loop import RequestError, Usage, drive
 from benchmarker.serving.session import Send
@@ -142,7 +142,7 @@ async def try_out(endpoint: Endpoint, request: Request, timeout_s: float) -> Non
 def over_http(endpoint: Endpoint, timeout_s: float) -> Send:
     """Return what sends requests to an endpoint."""
 
-    def send(requests: Sequence[Request], done: Callable[[Outcome], None]) -> None:
+    def send(requests: Sequence[Request], done: Callable[[RequestOutcome], None]) -> None:
         async def run() -> None:
             async with connected(endpoint) as server:
                 await drive(server, requests, timeout_s, done)

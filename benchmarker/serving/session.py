@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from benchmarker.formatting import part
 from benchmarker.records import load as loads
-from benchmarker.records.load import Load, Outcome, Step
+from benchmarker.records.load import Load, RequestOutcome, Step
 from benchmarker.records.store import uncollected
 from benchmarker.serving.latency import Figures, is_overload
 from benchmarker.serving.open_loop import Overload
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from benchmarker.serving.arrivals import Request
 
-Send = Callable[[Sequence["Request"], Callable[[Outcome], None]], None]
+Send = Callable[[Sequence["Request"], Callable[[RequestOutcome], None]], None]
 """Sends requests at their times, and calls the function with each outcome; returns when all are known."""
 SHOWN_EVERY_S = 1.0
 """Least time between two lines of progress: drawing one delays what arrives meanwhile."""
@@ -42,11 +41,11 @@ class Session:
         It ends as soon as so many have timed out that the server is overloaded. If it is interrupted, the outcomes so
         far are stored. Raises `UserError` if they cannot be stored.
         """
-        outcomes: list[Outcome] = []
+        outcomes: list[RequestOutcome] = []
         timed_out = 0
         shown = time.monotonic()
 
-        def done(outcome: Outcome) -> None:
+        def done(outcome: RequestOutcome) -> None:
             nonlocal shown, timed_out
             outcomes.append(outcome)
             if time.monotonic() - shown >= SHOWN_EVERY_S:
@@ -75,10 +74,10 @@ def named(rate_per_s: float | None) -> str:
     return "trace" if rate_per_s is None else f"{rate_per_s:.4g} requests/s"
 
 
-def _end_s(outcome: Outcome) -> float:
+def _end_s(outcome: RequestOutcome) -> float:
     return max([outcome.sent_s, *outcome.chunks_s[-1:]])
 
 
-def _done(outcomes: Sequence[Outcome], requests: Sequence[Request]) -> str:
-    failed = sum(each.failure is not None for each in outcomes)
+def _done(outcomes: Sequence[RequestOutcome], requests: Sequence[Request]) -> str:
+    failed = sum(outcome.failure is not None for outcome in outcomes)
     return f"{part(len(outcomes), len(requests), 'request')} done" + (f", {failed} failed" if failed else "")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from benchmarker.stats.shift import Shift
 
 
-Outcome = Literal["lower", "higher", "same", "undecided"]
+ShiftVerdict = Literal["lower", "higher", "same", "undecided"]
 POWER = 0.8
 """Probability with which a suggested number of rounds or trials decides."""
 MOST_SUGGESTED = 1000
@@ -37,7 +37,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def judge(estimate: float, p_different: float, p_same: float, alpha: float) -> Outcome:
+def judge(estimate: float, p_different: float, p_same: float, alpha: float) -> ShiftVerdict:
     """Return the verdict on a shift, which its interval of level 1 - `alpha` shows: inside the margin, it is `same`.
 
     That is asked first, so a shift too small to matter is never a difference. `p_same` is that of two one-sided tests,

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from benchmarker.api.errors import UserError
+from benchmarker.hooks.cases import environment_of
 from benchmarker.hooks.names import common_words, names, title, word
-from benchmarker.records.configurations import environment_of
 from benchmarker.records.factors import Factors, Value, factors_of, setting, text, varying
 from benchmarker.records.sides import SIDE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from benchmarker.records.configurations import Configuration
+    from benchmarker.hooks.cases import Configuration
     from benchmarker.records.record import Record
 
 Key = tuple[Value, ...]

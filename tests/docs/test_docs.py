@@ -52,6 +52,8 @@ def test_tables_of_the_pages_are_made_from_the_code() -> None:
     assert "| `check.output` | string | name of that output |" in rows
     assert "| `energy.sensors[].wraps` | integer | how often the counter wrapped to zero; wraps are corrected |" in rows
     assert "| `suite.sha256` | string | SHA-256 of its cases, trials and design |" in rows
+    assert "| `suite.case` | string, null | name that it gives to the case; null if none |" in rows
+    assert "| `machine.cpu.smt` | boolean, null with a reason | whether SMT is active |" in rows
     assert "| `seed` | integer | the seed of the random order |" in rows
     assert "| `int8` | int8 | int8 | int32 | 0 |" in rows
 

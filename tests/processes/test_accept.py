@@ -12,10 +12,11 @@ from support.records import QUIET, make_record
 
 from benchmarker import UserError
 from benchmarker.files import atomic
+from benchmarker.hooks.cases import Cases
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.procurement import reference
 from benchmarker.procurement.accept import accept
-from benchmarker.procurement.completeness import Unrun
+from benchmarker.procurement.completeness import MissingTrials
 from benchmarker.procurement.reference import Tolerance, Wanted, draft
 from benchmarker.records.plan import make_plan
 
@@ -42,7 +43,7 @@ def trials(*steps, seed=0, run="run", host=None, first=0, failing=()):
     return found
 
 
-def asked(low=None, high=None, *, metric="samples_per_s", trials=1, name="naps", **match):
+def expected(low=None, high=None, *, metric="samples_per_s", trials=1, name="naps", **match):
     return Wanted(name, match, metric, low, high, trials)
 
 
@@ -54,51 +55,51 @@ def reasons(wanted, records, derive, unrun=()):
 
 def test_the_median_passes_within_its_bounds(derive):
     records = trials(1.0, 2.0, 8.0)  # 2, 1 and 0.25 samples a second
-    (outcome,) = accept([asked(1.0, 1.0)], records, (), derive).outcomes
+    (outcome,) = accept([expected(1.0, 1.0)], records, (), derive).outcomes
     assert (outcome.verdict, outcome.value, outcome.lowest, outcome.highest) == ("PASS", 1.0, 0.25, 2.0)
     assert (outcome.trials, outcome.unit, outcome.name) == (3, "1/s", "naps")
     assert outcome.command.startswith("python -m benchmarker run --framework=toy --problem=nap --device=cpu")
     assert outcome.duration_s == 6.0
-    (outcome,) = accept([asked(1.0, 1.0, trials=3)], records, (), derive).outcomes
+    (outcome,) = accept([expected(1.0, 1.0, trials=3)], records, (), derive).outcomes
     assert outcome.command.endswith(" --trials=3")
 
 
 def test_out_of_bounds_says_by_how_much(derive):
     records = trials(1.0, 2.0, 8.0)
-    assert reasons(asked(1.25), records, derive) == ["the median is 20.00% below 1.25"]
-    assert reasons(asked(None, 0.8), records, derive) == ["the median is 25.00% above 0.8"]
-    assert reasons(asked(None, 0.0), records, derive) == ["the median is 1 above 0"]
-    assert reasons(asked(None, 3.0, metric="step_time_median_s"), records, derive) == []
+    assert reasons(expected(1.25), records, derive) == ["the median is 20.00% below 1.25"]
+    assert reasons(expected(None, 0.8), records, derive) == ["the median is 25.00% above 0.8"]
+    assert reasons(expected(None, 0.0), records, derive) == ["the median is 1 above 0"]
+    assert reasons(expected(None, 3.0, metric="step_time_median_s"), records, derive) == []
 
 
 def test_a_failed_trial_fails_the_case_and_is_named(derive):
     records = trials(1.0, 1.0, 1.0, failing=(1,))
-    assert reasons(asked(1.0), records, derive) == ["1 of 3 trials failed: out_of_memory: too much"]
-    assert reasons(asked(1.0, trials=3), records, derive)[1] == "2 of the 3 required trials succeeded"
+    assert reasons(expected(1.0), records, derive) == ["1 of 3 trials failed: out_of_memory: too much"]
+    assert reasons(expected(1.0, trials=3), records, derive)[1] == "2 of the 3 required trials succeeded"
 
 
 def test_too_few_trials_and_those_that_were_not_run(derive):
     records = trials(1.0, 1.0)
-    assert reasons(asked(1.0, trials=6), records, derive) == ["2 of the 6 required trials succeeded"]
-    unrun = [Unrun("run", records[0].case, 4)]
-    assert reasons(asked(1.0), records, derive, unrun) == ["4 trial(s) of run run not run"]
-    none = reasons(asked(1.0), [], derive, unrun)
+    assert reasons(expected(1.0, trials=6), records, derive) == ["2 of the 6 required trials succeeded"]
+    unrun = [MissingTrials("run", records[0].case, 4)]
+    assert reasons(expected(1.0), records, derive, unrun) == ["4 trial(s) of run run not run"]
+    none = reasons(expected(1.0), [], derive, unrun)
     assert none == ["4 trial(s) of run run not run", "0 of the 1 required trials succeeded"]
 
 
 def test_a_metric_without_a_value_fails_with_its_reason(derive):
-    assert reasons(asked(1.0, metric="tokens_per_s"), trials(1.0, 1.0), derive) == [
+    assert reasons(expected(1.0, metric="tokens_per_s"), trials(1.0, 1.0), derive) == [
         "2 of 2 trials have no tokens_per_s: nap has no tokens"
     ]
     with pytest.raises(UserError, match="naps: no metric is named 'speed'; there are: "):
-        accept([asked(1.0, metric="speed")], trials(1.0), (), derive)
+        accept([expected(1.0, metric="speed")], trials(1.0), (), derive)
 
 
 def test_a_case_that_nothing_matches_fails(derive):
-    (outcome,) = accept([asked(1.0, seed=7)], trials(1.0), (), derive).outcomes
+    (outcome,) = accept([expected(1.0, seed=7)], trials(1.0), (), derive).outcomes
     assert outcome.reasons == ["no record matches: no record has seed=7; they have 0"]
     assert outcome.configuration is None
-    (outcome,) = accept([asked(1.0, sed=7)], trials(1.0), (), derive).outcomes
+    (outcome,) = accept([expected(1.0, sed=7)], trials(1.0), (), derive).outcomes
     assert outcome.reasons == ["no record matches: no record has a sed; did you mean seed?"]
 
 
@@ -108,8 +109,8 @@ def test_another_size_or_seed_under_the_name_of_a_case_is_said_to_be_one(derive)
         for seed, size in ((0, 512), (7, 1024))
     ]
     wanted = [
-        asked(1.0, name="GEMM 1024", problem="gemm", m=1024, n=1024, seed=0),
-        asked(1.0, name="GEMM 512", problem="gemm", m=512, n=512, seed=0),
+        expected(1.0, name="GEMM 1024", problem="gemm", m=1024, n=1024, seed=0),
+        expected(1.0, name="GEMM 512", problem="gemm", m=512, n=512, seed=0),
     ]
     other, good = accept(wanted, done, (), derive).outcomes
     assert (good.name, good.verdict) == ("GEMM 512", "PASS")
@@ -121,25 +122,25 @@ def test_another_size_or_seed_under_the_name_of_a_case_is_said_to_be_one(derive)
 
 def test_of_several_configurations_each_must_pass(derive):
     records = [*trials(1.0), *trials(4.0, seed=1)]
-    first, second = accept([asked(1.0)], records, (), derive).outcomes
+    first, second = accept([expected(1.0)], records, (), derive).outcomes
     assert (first.name, first.verdict) == ("naps seed=0", "PASS")
     assert (second.name, second.verdict) == ("naps seed=1", "FAIL")
 
 
 def test_hosts_are_judged_apart_so_that_good_ones_do_not_hide_a_bad_one(derive):
     records = [*trials(1.0, 1.0, 1.0, host="good"), *trials(4.0, host="bad", run="other")]
-    found = accept([asked(1.0)], records, (), derive).outcomes
+    found = accept([expected(1.0)], records, (), derive).outcomes
     assert [(each.name, each.verdict) for each in found] == [("naps host=good", "PASS"), ("naps host=bad", "FAIL")]
-    (bad,) = accept([asked(0.1, host="bad")], records, (), derive).outcomes
+    (bad,) = accept([expected(0.1, host="bad")], records, (), derive).outcomes
     assert bad.value == 0.5
-    unrun = [Unrun("other", records[0].case, 2)]
-    found = accept([asked(0.1)], records, unrun, derive).outcomes
+    unrun = [MissingTrials("other", records[0].case, 2)]
+    found = accept([expected(0.1)], records, unrun, derive).outcomes
     assert [each.verdict for each in found] == ["PASS", "FAIL"]
 
 
 def test_what_no_case_asks_for_is_listed_and_fails_where_it_failed(derive):
     records = [*trials(1.0), *trials(1.0, seed=1), *trials(1.0, seed=2, failing=(0,))]
-    found = accept([asked(1.0, seed=0)], records, [Unrun("run", trials(1.0, seed=3)[0].case, 5)], derive)
+    found = accept([expected(1.0, seed=0)], records, [MissingTrials("run", trials(1.0, seed=3)[0].case, 5)], derive)
     assert found.unasked == ["nap ms=1.0 seed=1"]
     assert [(each.name, each.verdict) for each in found.outcomes] == [
         ("naps", "PASS"),
@@ -231,7 +232,7 @@ STEADY = (1.0, 1.01, 0.99, 1.02, 0.98, 1.0)
 
 def drafted(derive, *sets, metric="samples_per_s", tolerance=None):
     records = [record for seed, steps in enumerate(sets) for record in trials(*steps, seed=seed, run=f"run{seed}")]
-    return draft(records, metric, tolerance, derive)
+    return draft(Cases.of(records), metric, tolerance, derive)
 
 
 def test_bounds_come_from_the_scatter_for_all_cases_together(derive):
@@ -328,8 +329,8 @@ def test_a_machine_as_good_as_the_reference_passes_all_cases_with_95_percent(der
             [trials(*np.exp(rng.normal(0, 0.02, 6)), seed=seed, run=f"{name}{number}") for seed in range(6)]
             for name in ("old", "new")
         )
-        cases, _, _ = draft([record for several in old for record in several], "samples_per_s", None, derive)
-        wanted = [asked(each.limit, trials=6, **each.match) for each in cases]
+        cases, _, _ = draft(Cases.of(record for several in old for record in several), "samples_per_s", None, derive)
+        wanted = [expected(each.limit, trials=6, **each.match) for each in cases]
         found = accept(wanted, [record for several in new for record in several], (), derive)
         passed += all(each.verdict == "PASS" for each in found.outcomes)
     assert passed >= 188
@@ -337,31 +338,31 @@ def test_a_machine_as_good_as_the_reference_passes_all_cases_with_95_percent(der
 
 def test_a_bound_near_the_median_makes_the_verdict_unsure(derive):
     wide = trials(0.8, 0.9, 1.0, 1.0, 1.1, 1.2)  # 2.5 to 1.67 samples a second
-    (near,) = accept([asked(1.9)], wide, (), derive).outcomes
+    (near,) = accept([expected(1.9)], wide, (), derive).outcomes
     assert (near.verdict, near.near, near.low, near.high) == ("PASS", True, pytest.approx(1 / 0.6), 2.5)
     assert near.doubts == [
         "the bound 1.9 lies within the 95% interval of the median, 1.66667 to 2.5: "
         "borderline, another run may be judged otherwise; run more trials to decide"
     ]
-    (failed,) = accept([asked(2.1)], wide, (), derive).outcomes
+    (failed,) = accept([expected(2.1)], wide, (), derive).outcomes
     assert (failed.verdict, failed.near) == ("FAIL", True)
     for bound, verdict in ((1.5, "PASS"), (2.6, "FAIL")):
-        (far,) = accept([asked(bound)], wide, (), derive).outcomes
+        (far,) = accept([expected(bound)], wide, (), derive).outcomes
         assert (far.verdict, far.near, far.doubts) == (verdict, False, [])
 
 
 def test_few_trials_are_judged_by_their_range(derive):
-    (few,) = accept([asked(1.9)], trials(1.0, 0.9, 1.1), (), derive).outcomes
+    (few,) = accept([expected(1.9)], trials(1.0, 0.9, 1.1), (), derive).outcomes
     assert (few.near, few.low, few.high) == (True, None, None)
     assert few.doubts[0].startswith("the bound 1.9 lies within the range of only 3 trials, 1.81818 to 2.22222: ")
-    (single,) = accept([asked(1.9)], trials(1.0), (), derive).outcomes
+    (single,) = accept([expected(1.9)], trials(1.0), (), derive).outcomes
     assert (single.near, single.doubts) == (False, ["a single trial shows no scatter"])
 
 
 def test_disturbed_trials_are_told_beside_the_verdict(derive):
     busy = msgspec.structs.replace(QUIET, other_busy_cores=80.0)
     records = [msgspec.structs.replace(record, interference=busy) for record in trials(*STEADY)]
-    (outcome,) = accept([asked(1.0)], records, (), derive).outcomes
+    (outcome,) = accept([expected(1.0)], records, (), derive).outcomes
     assert outcome.verdict == "PASS"
     assert outcome.doubts == [
         "6 of 6 trials were disturbed, for instance: other processes kept 80.0 cores busy (6 trials); "

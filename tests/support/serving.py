@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from benchmarker.records.load import Lengths, Load, Outcome, Step
+from benchmarker.records.load import Lengths, Load, RequestOutcome, Step
 from benchmarker.serving.arrivals import Request
 from benchmarker.serving.open_loop import Usage, drive
 from support.records import make_record
@@ -78,9 +78,9 @@ def waiting_cdf(time_s: float, rate: float, service_s: float) -> float:
     return (1 - load) * sum(terms)
 
 
-def outcomes(server: Any, requests: list[Request], timeout_s: float = 1e9) -> list[Outcome]:
+def outcomes(server: Any, requests: list[Request], timeout_s: float = 1e9) -> list[RequestOutcome]:
     """The outcomes of requests to a server in virtual time, in order of arrival."""
-    found: list[Outcome] = []
+    found: list[RequestOutcome] = []
     virtually(drive(server, requests, timeout_s, found.append))
     return sorted(found, key=lambda each: each.arrival_s)
 
@@ -200,7 +200,7 @@ def load(steps: list[Step], **fields: Any) -> Load:
     return Load(**(made | fields), steps=steps)
 
 
-def outcome(arrival_s: float, *chunks_s: float, **fields: Any) -> Outcome:
+def outcome(arrival_s: float, *chunks_s: float, **fields: Any) -> RequestOutcome:
     """The outcome of a request that was sent in time; the times of its chunks count from its arrival."""
     made: dict[str, Any] = {
         "prompt_len": 64,
@@ -210,9 +210,9 @@ def outcome(arrival_s: float, *chunks_s: float, **fields: Any) -> Outcome:
         "prompt_tokens": 64,
         "answer_tokens": len(chunks_s),
     }
-    return Outcome(arrival_s=arrival_s, **(made | fields))
+    return RequestOutcome(arrival_s=arrival_s, **(made | fields))
 
 
-def step(outcomes: list[Outcome], rate_per_s: float | None = 1.0, seconds: float = 60.0) -> Step:
+def step(outcomes: list[RequestOutcome], rate_per_s: float | None = 1.0, seconds: float = 60.0) -> Step:
     """A step that was not interrupted."""
     return Step(rate_per_s=rate_per_s, seconds=seconds, planned=len(outcomes), outcomes=outcomes)

@@ -12,13 +12,13 @@ from typing import Any
 
 import click
 
-from benchmarker.api.case import Case, Measuring
+from benchmarker.api.case import Case
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.comparisons import family_output
 from benchmarker.cli.display.output import Output, Text, output_options
 from benchmarker.cli.display.progress import Progress, progress_options, verbose, working
 from benchmarker.cli.options import completion
-from benchmarker.cli.options.case import measuring_options, store_options, what_options
+from benchmarker.cli.options.case import case_options, store_options, take_measuring
 from benchmarker.cli.options.judging import judging_options, known_metric, rules_of, status_of, verdicts_of
 from benchmarker.cli.options.problem import ProblemCommand, ask, names_of, no_options
 from benchmarker.cli.options.types import Choice, Duration, Integer, Share
@@ -40,8 +40,7 @@ from benchmarker.stats.verdict import LOOKS, looks
 
 @click.command("ab", cls=ProblemCommand, add_help_option=False)
 @click.option("--framework", required=True, shell_complete=completion.plugins("framework"))
-@what_options
-@measuring_options
+@case_options()
 def _side(**options: Any) -> dict[str, Any]:
     """Parse one side: the options of `run` that define what is measured and how."""
     return options
@@ -154,7 +153,7 @@ def _case(side: str, common: Sequence[str], own: str) -> tuple[Case, str]:
             raise UserError(f"{error} in {own!r}") from error
         context = _side.make_context("ab", words, parent=click.get_current_context())
         options = dict(context.params)
-        measuring = Measuring(**{name: options.pop(name) for name in Measuring.__struct_fields__})
+        measuring = take_measuring(options)
         framework = options.pop("framework")
         question = ask(options, measuring=measuring)
         asked = question.asked
@@ -162,8 +161,8 @@ def _case(side: str, common: Sequence[str], own: str) -> tuple[Case, str]:
         if len(names) > 1:
             raise UserError(f"--framework={framework}: name one framework for each side")
         with working(f"querying the capabilities of {framework}"):
-            able = usable(asked.problem, names, gpus.environment(asked.gpu, os.environ, asked.devices))
-        return make_case(asked, question.problem, names[0], able[names[0]]), asked.device
+            supported = usable(asked.problem, names, gpus.environment(asked.gpu, os.environ, asked.devices))
+        return make_case(asked, question.problem, names[0], supported[names[0]]), asked.device
     except click.ClickException as error:
         raise UserError(f"{side}: {error.format_message()}") from error
     except UserError as error:

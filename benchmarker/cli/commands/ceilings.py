@@ -15,7 +15,7 @@ from benchmarker.cli.ceiling_measurement import QUICK_NOTE, keep, measure_quickl
 from benchmarker.cli.display.output import OUTPUT, Output, Part, Text, output_options
 from benchmarker.cli.display.progress import Progress, progress_options
 from benchmarker.cli.options import completion
-from benchmarker.cli.options.case import gpus_option
+from benchmarker.cli.options.case import case_options
 from benchmarker.cli.options.problem import names_of
 from benchmarker.cli.options.types import Folder, Integer
 from benchmarker.formatting import clean, duration_text, si
@@ -54,7 +54,7 @@ _ONE = ("batch_size", 1)
     help="Precisions of the matrix products; copy and triad are always measured in fp32.",
 )
 @click.option("--device", default="auto", show_default=True, help="Platform: cpu, cuda, ...; or auto.")
-@gpus_option
+@case_options("gpu")
 @click.option(
     "--thorough",
     is_flag=True,

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
-from benchmarker.api.case import MODES, Measuring
+from benchmarker.api.case import MODES
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import Output, Part, output_options
 from benchmarker.cli.display.progress import progress_options, working
 from benchmarker.cli.options import completion
-from benchmarker.cli.options.case import what_options
+from benchmarker.cli.options.case import WHAT, case_options
 from benchmarker.cli.options.problem import ProblemCommand, ask, names_of
 from benchmarker.cli.options.types import Integer
 from benchmarker.hooks import registry
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     shell_complete=completion.several("framework"),
     help="Frameworks to check. [default: all available here]",
 )
-@what_options
+@case_options(*WHAT)
 @click.option("--steps", type=Integer(min=40), metavar="N", default=40, show_default=True, help="Training steps.")
 @progress_options
 @output_options(form=False)
@@ -48,22 +48,22 @@ def command(framework: str | None, steps: int, **options: Any) -> Output:
     If the problem can be trained, each framework trains it from the same weights on the same data; the losses must
     fall and agree. The exit status is 1 if any check fails.
     """
-    question = ask(options, mode="inference", measuring=Measuring())
+    question = ask(options)
     asked = question.asked
     environment = gpus.environment(asked.gpu, os.environ)
     names = names_of(framework, asked.problem) if framework else registry.implementing(asked.problem)
     findings: list[Finding] = []
     losses: dict[str, list[float]] = {}
     with working(f"querying the capabilities of {', '.join(names)}"):
-        able = abilities(asked.problem, names, environment)
-    for name, ability in able.items():
+        supported = abilities(asked.problem, names, environment)
+    for name, ability in supported.items():
         cases: dict[Mode, Case] = {}
         trouble = []
         for mode in MODES:
             try:
                 if isinstance(ability, UserError):
                     raise ability
-                cases[mode] = make_case(dataclasses.replace(asked, mode=mode), question.problem, name, ability)
+                cases[mode] = make_case(msgspec.structs.replace(asked, mode=mode), question.problem, name, ability)
             except UserError as error:
                 trouble.append(error)
         if not cases and framework:

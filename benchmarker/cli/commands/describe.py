@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from benchmarker.api.case import MODES, Measuring
+from benchmarker.api.case import MODES, CaseRequest
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.described import case_output
 from benchmarker.cli.display.output import Output, Part, Text, output_options
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.options import completion
-from benchmarker.cli.options.case import described_options
+from benchmarker.cli.options.case import case_options
 from benchmarker.cli.options.problem import ProblemCommand, problem_of
 from benchmarker.formatting import clean, si, value_text
 from benchmarker.hooks import parameters, registry
 from benchmarker.machine import gpus
 from benchmarker.planning.capabilities import abilities
-from benchmarker.planning.cases import Asked, able
+from benchmarker.planning.cases import supported_precisions
 from benchmarker.planning.needs import describe_case
 from benchmarker.tables.table import Table
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @click.command("describe", cls=ProblemCommand, argument=True)
 @click.argument("problem", shell_complete=completion.plugins("problem"))
-@described_options
+@case_options("mode", "precision", "device")
 @output_options(form=False)
 def command(mode: Mode, precision: str, device: str, **options: Any) -> Output:
     """Describe a problem: its options, its cost, its scopes, and what each framework supports here.
@@ -49,12 +49,12 @@ def command(mode: Mode, precision: str, device: str, **options: Any) -> Output:
     parameters.resolve(made, given, "cpu")
     names = registry.implementing(name)
     with working(f"querying the capabilities of {', '.join(names)}"):
-        able = abilities(name, names, gpus.environment(None, os.environ))
-    rows = [row for framework, ability in able.items() for row in _ability_rows(framework, ability)]
+        supported = abilities(name, names, gpus.environment(None, os.environ))
+    rows = [row for framework, ability in supported.items() for row in _ability_rows(framework, ability)]
     case = None
     if given or any(map(_is_given, ("mode", "precision", "device"))):
-        asked = Asked(name, mode, precision, device, None, None, False, 0, given, Measuring())
-        case = describe_case(made, asked, able)
+        asked = CaseRequest(problem=name, mode=mode, precision=precision, device=device, params=given)
+        case = describe_case(made, asked, supported)
         values = case.needs.params
     else:
         done = [mode for mode in MODES if any(row["mode"] == mode for row in rows)]
@@ -199,7 +199,7 @@ def _ability_rows(framework: str, ability: Ability | UserError) -> list[dict[str
             "framework": framework,
             "device": device.platform,
             "mode": mode,
-            "precisions": able(ability.support, device, mode),
+            "precisions": supported_precisions(ability.support, device, mode),
             "limits": limits,
         }
         for device in ability.info.devices

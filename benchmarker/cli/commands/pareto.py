@@ -10,14 +10,13 @@ import click
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.cases import case_columns
 from benchmarker.cli.display.output import Output, Part, Text, output_options
-from benchmarker.cli.options.results import mixed_output, pool_option, read_sides
+from benchmarker.cli.options.results import mixed_output, pool_option, read_cases
 from benchmarker.comparing.diagnosis import executions, skewed
-from benchmarker.comparing.pareto import Front, Point, by_work, front
+from benchmarker.comparing.pareto import Candidate, Front, by_work, front
 from benchmarker.formatting import count, part, si
+from benchmarker.hooks.cases import Cases
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.records import store
-from benchmarker.records.configurations import Configuration
-from benchmarker.records.sides import by_side
 from benchmarker.tables.table import Table
 
 
@@ -47,9 +46,8 @@ def command(results: tuple[Path, ...], names: str, pool: bool, wide: bool) -> Ou
     metrics = [name.strip() for name in names.split(",") if name.strip()]
     if not metrics:
         raise UserError("--metric names no metric")
-    found, faults = read_sides(results, pool)
-    groups, derive = by_side(found), load_metrics(results)
-    fronts = [front(of_work, metrics, derive) for of_work in by_work(groups)]
+    cases, derive = read_cases(results, pool), load_metrics(results)
+    fronts = [front(of_work, metrics, derive) for of_work in by_work(cases)]
     points = [(point, each) for each in fronts for point in sorted(each.points, key=lambda point: point.values)]
     if not points:
         raise UserError(f"no configuration has a value of each of {', '.join(metrics)}")
@@ -64,31 +62,31 @@ def command(results: tuple[Path, ...], names: str, pool: bool, wide: bool) -> Ou
         for point in each.points
     ]
     return Output(
-        _parts(points, groups, metrics, sum(each.left_out for each in fronts), wide=wide), data, 1 if faults else 0
+        _parts(points, cases, metrics, sum(each.left_out for each in fronts), wide=wide), data, 1 if cases.faults else 0
     )
 
 
 def _parts(
-    points: Sequence[tuple[Point, Front]],
-    groups: Sequence[Configuration],
+    points: Sequence[tuple[Candidate, Front]],
+    cases: Cases,
     metrics: Sequence[str],
     left_out: int,
     *,
     wide: bool,
 ) -> Iterator[Part]:
-    cases = case_columns([point.configuration.factors for point, _ in points], wide=wide)
-    yield from cases.shared
+    columns = case_columns([point.configuration.factors for point, _ in points], wide=wide)
+    yield from columns.shared
     rows = [
         [
             *own,
             *(si(value, metric.unit) for value, metric in zip(point.values, each.metrics, strict=True)),
             "only one" if len(each.points) == 1 else "optimal" if point.optimal else "",
         ]
-        for (point, each), own in zip(points, cases.cells, strict=True)
+        for (point, each), own in zip(points, columns.cells, strict=True)
     ]
-    yield Table.of([*cases.headings, *metrics, ""], rows, drop=metrics[:0:-1])
+    yield Table.of([*columns.headings, *metrics, ""], rows, drop=metrics[:0:-1])
     unlike = executions(point.configuration.records[0].case for point, _ in points)
-    for note in filter(None, [unlike, *skewed([record for group in groups for record in group.records])]):
+    for note in filter(None, [unlike, *skewed(cases.records)]):
         yield Text(f"note: {note}", "  ")
     if alone := sum(len(each.points) == 1 for _, each in points):
         yield Text(
@@ -96,7 +94,7 @@ def _parts(
             "(problem, mode, precision and parameters), so nothing is compared with it",
             "  ",
         )
-    yield from mixed_output(groups)
+    yield from mixed_output(cases)
     if left_out:
         yield Text(
             f"left out: {count(left_out, 'configuration')} without a value of the metric (such as memory in a duet)",

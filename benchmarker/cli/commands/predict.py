@@ -14,7 +14,7 @@ from benchmarker.api.precision import PRECISIONS
 from benchmarker.cli.ceiling_measurement import measure_option, measure_quickly
 from benchmarker.cli.display.output import Output, Part, Text, output_options
 from benchmarker.cli.display.roofs import roof_output
-from benchmarker.cli.options.case import work_options
+from benchmarker.cli.options.case import WORK, case_options
 from benchmarker.cli.options.problem import ProblemCommand, problem_of
 from benchmarker.cli.options.roof import roof_option
 from benchmarker.cli.options.types import Number
@@ -41,7 +41,7 @@ GB = 1e9
     cls=ProblemCommand,
     example="predict --problem=llama --phase=decode --device='NVIDIA H200' --roof=vendor",
 )
-@work_options
+@case_options(*WORK)
 @click.option(
     "--ceilings",
     "file",

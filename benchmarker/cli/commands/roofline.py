@@ -15,19 +15,19 @@ from benchmarker.cli.ceiling_measurement import is_lacking_here, measure_option,
 from benchmarker.cli.display.output import Output, Part, Text, output_options
 from benchmarker.cli.display.profiles import WIDEST, from_result
 from benchmarker.cli.display.roofs import roof_output
-from benchmarker.cli.options.results import mixed_output, pool_option, read_sides, traces_of
+from benchmarker.cli.options.results import mixed_output, pool_option, read_cases, traces_of
 from benchmarker.cli.options.roof import roof_option
 from benchmarker.cli.options.types import Choice
 from benchmarker.formatting import clean, count, si
+from benchmarker.hooks.cases import Cases
 from benchmarker.records import ceilings
-from benchmarker.records.sides import by_side
 from benchmarker.roofline.model import BEYOND, Level, beyond, of_trace, rooflines
 from benchmarker.roofline.roofs import named_roof
 from benchmarker.tables.shortening import apart
 from benchmarker.tables.table import Table
 
 if TYPE_CHECKING:
-    from benchmarker.roofline.model import Point, Roofline
+    from benchmarker.roofline.model import Roofline, RooflinePoint
     from benchmarker.roofline.roofs import Source
 
 DROPPED = ("predicted", "attainable", "intensity", "achieved")
@@ -81,16 +81,14 @@ def command(
     traces = traces_of(results)
     if traces and not (device and precision):
         raise UserError("a trace does not name its device and precision; give --device=NAME and --precision=NAME")
-    found_sides, faults = ([], []) if traces else read_sides(results, pool)
-    if found_sides and (device or precision):
+    cases = Cases(()) if traces else read_cases(results, pool)
+    if cases and (device or precision):
         raise UserError("records name their device and precision; leave --device and --precision out")
-    groups = by_side(found_sides)
-    records = [record for side in found_sides for record in side.records]
     if measure and (traces or source == "vendor"):
         raise UserError("--measure needs records and the roof that is measured; leave it out")
     known = ceilings.known(results)
     if measure:
-        measured_for(records, known)
+        measured_for(list(cases.records), known)
         known = ceilings.known(results)
     for fault in known.faults:
         click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
@@ -100,8 +98,8 @@ def command(
         profiled = [(str(path), from_result(path)) for path in traces]
         found = [of_trace(name, ingested.trace, ingested.kernels(), roof) for name, ingested in profiled]
     else:
-        found, reasons = rooflines(groups, known, source)
-    if not (measure or source == "vendor") and any(is_lacking_here(record, known) for record in records):
+        found, reasons = rooflines(cases, known, source)
+    if not (measure or source == "vendor") and any(is_lacking_here(record, known) for record in cases.records):
         reasons = [f"{reason}, or add --measure" for reason in reasons]
     if not found:
         raise UserError("; ".join(reasons) or "every trial failed")
@@ -114,12 +112,12 @@ def command(
 
         roofs(found, output)
         click.echo(clean(f"plot: {output}"), err=True)
-    status = 1 if faults or known.faults or reasons else 0
+    status = 1 if cases.faults or known.faults or reasons else 0
     parts = [*(part for roofline in found for part in _output(roofline, level, top, wide=wide))]
     if beyond(found):
         parts.append(Text(f"note: {BEYOND}", "  "))
     parts += [Text(f"no roof: {reason}", "  ") for reason in reasons]
-    return Output([*parts, *mixed_output(groups)], {"rooflines": found, "without": reasons}, status)
+    return Output([*parts, *mixed_output(cases)], {"rooflines": found, "without": reasons}, status)
 
 
 def _output(found: Roofline, level: Level | None, top: int, *, wide: bool) -> Iterator[Part]:
@@ -143,7 +141,7 @@ def _output(found: Roofline, level: Level | None, top: int, *, wide: bool) -> It
     yield ""
 
 
-def _row(point: Point, name: str) -> list[str]:
+def _row(point: RooflinePoint, name: str) -> list[str]:
     return [
         point.level,
         name,

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchmarker.api.case import Measuring
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.display.progress import progress_options, working
 from benchmarker.cli.execution import execute_plan
 from benchmarker.cli.options import completion
-from benchmarker.cli.options.case import dry_run_option, measuring_several_options, store_options, what_options
+from benchmarker.cli.options.case import case_options, dry_run_option, store_options, take_measuring
+from benchmarker.cli.options.devices import SEVERAL_DEVICES
 from benchmarker.cli.options.problem import ProblemCommand, ask_each, names_of
 from benchmarker.cli.options.types import Integer
+from benchmarker.hooks import parameters
 from benchmarker.machine import gpus
 from benchmarker.planning.capabilities import usable
 from benchmarker.planning.cases import same_device
@@ -34,8 +35,10 @@ if TYPE_CHECKING:
     shell_complete=completion.several("framework"),
     help="Frameworks to measure.",
 )
-@what_options
-@measuring_several_options
+@case_options(*(name for name in parameters.settings() if name not in ("devices", "parallel")))
+@SEVERAL_DEVICES[0]
+@SEVERAL_DEVICES[1]
+@SEVERAL_DEVICES[2]
 @click.option(
     "--trials",
     type=Integer(min=1),
@@ -56,7 +59,7 @@ def command(framework: str, trials: int, results: Path, resume: bool, dry_run: b
     are left out and reported. Records are stored in a new folder below --results. The exit status is 1 if a trial
     failed.
     """
-    measuring = Measuring(**{name: options.pop(name) for name in Measuring.__struct_fields__})
+    measuring = take_measuring(options)
     devices, parallels, scalings = (options.pop(name) for name in ("devices", "parallels", "scalings"))
     if devices == (1,) and "weak" in scalings:
         raise UserError("--scaling=weak needs several numbers of devices; for example --devices=1,2")
@@ -68,7 +71,7 @@ def command(framework: str, trials: int, results: Path, resume: bool, dry_run: b
     environment = gpus.environment(asked[0].gpu, os.environ, None if ALL in devices else max(devices))
     names = names_of(framework, asked[0].problem)
     with working(f"querying the capabilities of {', '.join(names)}"):
-        able = usable(asked[0].problem, names, environment)
-    cases, left_out = make_several(asked, problem, able, devices, parallels or [None], scalings)
+        supported = usable(asked[0].problem, names, environment)
+    cases, left_out = make_several(asked, problem, supported, devices, parallels or [None], scalings)
     same_device(cases)
     return execute_plan(make_plan(cases, trials, left_out=left_out), results, resume, dry_run)

@@ -9,12 +9,11 @@ import click
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.display.scaling import scalings_output
-from benchmarker.cli.options.results import pool_option, read_sides
+from benchmarker.cli.options.results import pool_option, read_cases
 from benchmarker.comparing.scaling import scalings
 from benchmarker.formatting import clean
 from benchmarker.hooks.metrics import cached, load_metrics
 from benchmarker.records import store
-from benchmarker.records.sides import by_side
 
 MOST_REASONS = 3
 """Cases that the error names if nothing is scaled."""
@@ -46,8 +45,8 @@ def command(results: tuple[Path, ...], output: Path | None, pool: bool) -> Outpu
 
     The exit status is 1 if a file cannot be read.
     """
-    sides, faults = read_sides(results, pool)
-    found = scalings(by_side(sides), cached(load_metrics(results)))
+    cases = read_cases(results, pool)
+    found = scalings(cases, cached(load_metrics(results)))
     if not (found.series or found.devices):
         why = found.left_out[:MOST_REASONS] or ["every case is of one device; give run --devices=1,2,4"]
         raise UserError(f"nothing is scaled: {'; '.join(why)}")
@@ -56,4 +55,4 @@ def command(results: tuple[Path, ...], output: Path | None, pool: bool) -> Outpu
 
         speedups(found.series, output)
         click.echo(clean(f"plot: {output}"), err=True)
-    return Output(scalings_output(found), found, 1 if faults else 0)
+    return Output(scalings_output(found), found, 1 if cases.faults else 0)

@@ -15,7 +15,7 @@ from benchmarker.cli.display.loads import output_of
 from benchmarker.cli.display.output import Output, View, output_options, print_output
 from benchmarker.cli.display.progress import Line, progress_options, quiet
 from benchmarker.cli.options import completion
-from benchmarker.cli.options.case import engine_options
+from benchmarker.cli.options.case import case_options
 from benchmarker.cli.options.load import Objective, Range, Rates, TokenCounts
 from benchmarker.cli.options.problem import ProblemCommand
 from benchmarker.cli.options.types import Choice, Duration, Folder, Integer, Share
@@ -52,7 +52,7 @@ def _set_by_the_load(problem: Problem) -> list[str]:
     shell_complete=completion.plugins("framework"),
     help="Framework whose engine to start, instead of an --endpoint.",
 )
-@engine_options
+@case_options(*FOR_ENGINES, optional=True)
 @click.option(
     "--slots",
     type=Integer(min=1),

@@ -13,6 +13,7 @@ from benchmarker.cli.display.output import Output, Part, output_options
 from benchmarker.cli.display.records import as_plain, cases_output, record_output, trials_output
 from benchmarker.cli.options.results import mixed_output, pool_option
 from benchmarker.formatting import clean
+from benchmarker.hooks.cases import Cases
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.records import sides, store
 from benchmarker.records.load import is_load
@@ -64,7 +65,7 @@ def _parts(
     if len(records) == 1 and not (trials or chosen):
         yield from record_output(records[0], derive(records[0]))
     elif records:
-        groups = sides.by_side(several)
-        yield from (trials_output if trials else cases_output)(groups, derive, chosen, wide=wide)
+        cases = Cases.of_sides(several)
+        yield from (trials_output if trials else cases_output)(cases, derive, chosen, wide=wide)
         if not trials:
-            yield from mixed_output(groups)
+            yield from mixed_output(cases)

@@ -12,7 +12,7 @@ from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.display.progress import progress_options
 from benchmarker.cli.execution import execute_plan, made
 from benchmarker.cli.options import completion
-from benchmarker.cli.options.case import dry_run_option, measuring_options, store_options, what_options
+from benchmarker.cli.options.case import case_options, dry_run_option, store_options
 from benchmarker.cli.options.problem import ProblemCommand
 from benchmarker.cli.options.types import Choice, Integer
 from benchmarker.hooks import parameters
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     shell_complete=completion.several("framework"),
     help="Frameworks to measure.",
 )
-@what_options
 @click.option(
     "--axis", "axes", multiple=True, metavar="NAME=VALUE[,VALUE...]", help="Vary one parameter over these values."
 )
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
     metavar="'NAME=VALUE NAME=VALUE...'",
     help="One case of a list; repeat the option for each.",
 )
-@measuring_options
+@case_options()
 @click.option(
     "--trials",
     type=Integer(min=1),

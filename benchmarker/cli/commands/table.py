@@ -10,10 +10,9 @@ import click
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.options.judging import alpha_option, delta_option, rules_of
-from benchmarker.cli.options.results import pool_option, read_sides, selected, where_option
+from benchmarker.cli.options.results import pool_option, read_cases, where_option
 from benchmarker.hooks.metrics import cached, load_metrics
 from benchmarker.records import store
-from benchmarker.records.sides import by_side
 from benchmarker.records.step_times import STEP_TIME
 from benchmarker.tables import layout
 from benchmarker.tables.figures import baseline_of, figures, judged, refuse_unknown
@@ -82,15 +81,14 @@ def command(
     chosen = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
     if not chosen:
         raise UserError("--value names no value")
-    found, faults = read_sides(results, pool)
+    cases = read_cases(results, pool)
     derive = cached(load_metrics(results))
-    refuse_unknown(chosen, list(derive(found[0].records[0])))
-    groups = selected(by_side(found), where)
-    made = grid(groups, rows, columns)
+    refuse_unknown(chosen, list(derive(cases[0].records[0])))
+    made = grid(cases.where(where) if where else cases, rows, columns)
     baseline = None if difference is None else baseline_of(made, difference)
     rules = rules_of(None, None, delta, alpha)
     values = [
         judged(made, figures(made, name, derive), baseline, replace(rules, metric=name), derive) for name in chosen
     ]
     table = layout.laid_out(made, values, rules, title, intervals=not no_intervals)
-    return Output([table], layout.plain(made, values, table), 1 if faults else 0)
+    return Output([table], layout.plain(made, values, table), 1 if cases.faults else 0)

@@ -11,7 +11,7 @@ from msgspec.structs import astuple
 from benchmarker.cli.display.output import Output, output_options, print_json
 from benchmarker.files.atomic import Fault
 from benchmarker.formatting import clean, count
-from benchmarker.procurement.completeness import asked
+from benchmarker.procurement.completeness import completeness_of
 from benchmarker.procurement.evidence import Kind, of_runs
 from benchmarker.records import store
 from benchmarker.records.record import schema
@@ -53,7 +53,7 @@ def command(results: tuple[Path, ...]) -> Output:
     faults.
     """
     records, unread = store.read(list(results))
-    planned = asked(results, records)
+    planned = completeness_of(results, records)
     runs = of_runs(records)
     reasons: dict[Path, list[str]] = {}
     for run, evidence in runs.items():
@@ -69,7 +69,7 @@ def command(results: tuple[Path, ...]) -> Output:
     ]
     doubtful = len({note.run for note in notes if note.kind == "doubtful"})
     valid = len(records) - len(reasons)
-    missing = sum(each.trials for each in planned.unrun)
+    missing = sum(each.trials for each in planned.missing)
     data = {
         "valid": valid,
         "missing": missing,

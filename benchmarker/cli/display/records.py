@@ -30,8 +30,8 @@ from benchmarker.tables.table import Table
 
 if TYPE_CHECKING:
     from benchmarker.api.metric import Metric
+    from benchmarker.hooks.cases import Configuration
     from benchmarker.hooks.metrics import Derive
-    from benchmarker.records.configurations import Configuration
     from benchmarker.records.profile import Trace
     from benchmarker.records.record import Record
 
@@ -92,7 +92,7 @@ def cases_output(
     for note in skew:
         yield Text(f"  note: {note}", "    ")
     for group, own in zip(groups, cases.cells, strict=True):
-        for line in _failures(group, " ".join(own) or name_of(group.factors)):
+        for line in _failures(group, " ".join(own) or group.name):
             yield Text(line, "  ")
     for differ in (executions(group.records[0].case for group in groups), threads([group.records for group in groups])):
         if differ:

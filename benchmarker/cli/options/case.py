@@ -1,4 +1,4 @@
-"""Options that define what is measured or checked."""
+"""Options that define what is measured or checked; those of every case follow from the types in `api/case.py`."""
 
 from __future__ import annotations
 
@@ -7,140 +7,104 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
-from benchmarker.api.case import MODES, Measuring
-from benchmarker.api.precision import PRECISIONS
+from benchmarker.api.case import Measuring
 from benchmarker.cli.options import completion
-from benchmarker.cli.options.devices import DEVICES, SEVERAL_DEVICES
-from benchmarker.cli.options.power import POWER
-from benchmarker.cli.options.types import Choice, Duration, Folder, Integer, Number
+from benchmarker.cli.options.types import Duration, Folder, Integer, RefusedValue
+from benchmarker.formatting import value_text
+from benchmarker.hooks import parameters
+from benchmarker.hooks.parameters import Setting
+from benchmarker.power import samplers
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+_VALUES = {"int": "N", "float": "NUMBER", "time": "TIME"}
+"""What stands for the value of an option in help."""
+WORK = ("problem", "mode", "precision")
+"""Settings that define the work of a step."""
+WHAT = ("problem", "precision", "device", "gpu", "threads", "compile", "seed")
+"""Settings that define what is measured or checked."""
 
-_GPUS = click.option(
-    "--gpus", "gpu", type=Integer(min=0), metavar="INDEX", help="Index of the GPU among the visible ones."
-)
+
+class _Value(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5
+    """A value of a setting."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        self.name = setting.type
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the value in its type."""
+        try:
+            return self.setting.converted(value)
+        except ValueError as error:
+            raise RefusedValue(value, str(error), param, ctx) from None
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Return the choices that begin like this."""
+        return [CompletionItem(choice) for choice in self.setting.choices if choice.startswith(incomplete)]
 
 
-def _problem(*, required: bool) -> Callable[[_F], _F]:
+def _option(setting: Setting, *, required: bool) -> Callable[[_F], _F]:
+    """Return the option of a setting."""
+    default = setting.default_text
+    if setting.default is not None and setting.type != "bool":
+        default = f"{setting.default:g}s" if setting.type == "time" else value_text(setting.default)
+    notes = "; ".join([f"default: {default}"] * bool(default) + [setting.range] * bool(setting.range))
+    text = f"{setting.help[0].upper()}{setting.help[1:]}.{f'  [{notes}]' if notes else ''}"
+    if setting.type == "bool":
+        words = f"{setting.option}/--no-{setting.option[2:]}"
+        return click.option(words, setting.name, default=setting.default, help=text)
     return click.option(
-        "--problem",
+        setting.option,
+        setting.name,
+        type=_Value(setting),
         required=required,
-        metavar="NAME",
-        shell_complete=completion.plugins("problem"),
-        help="The problem; add --help to list its own options.",
+        metavar=setting.values or (f"[{'|'.join(setting.choices)}]" if setting.choices else _VALUES[setting.type]),
+        shell_complete=completion.plugins("problem") if setting.name == "problem" else None,
+        callback=_known_meters if setting.name == "power" else None,
+        help=text,
+        **({} if setting.default is None else {"default": setting.default}),
     )
 
 
-_PRECISION = click.option(
-    "--precision",
-    type=Choice(list(PRECISIONS)),
-    metavar=f"[{'|'.join(PRECISIONS)}]",
-    default="fp32",
-    show_default=True,
-    help="Precision; a name means the same in every framework.",
-)
-_MODEL = (_problem(required=True), _PRECISION)
-_DEVICE = click.option(
-    "--device",
-    default="auto",
-    show_default=True,
-    metavar="PLATFORM",
-    help="A platform that the framework reports (cpu, cuda, rocm, tpu), gpu, or auto: the framework's choice.",
-)
-_PLACE = (
-    _DEVICE,
-    _GPUS,
-    click.option(
-        "--threads",
-        type=Integer(min=1),
-        metavar="N",
-        help="CPU threads to compute with. [default: the framework's own]",
-    ),
-    click.option("--compile", is_flag=True, help="Compile the step, in a framework where this is optional."),
-)
-_WHAT = (
-    *_MODEL,
-    *_PLACE,
-    click.option(
-        "--seed",
-        type=Integer(min=0),
-        metavar="N",
-        default=0,
-        show_default=True,
-        help="Seed for weights and inputs.",
-    ),
-)
+def _known_meters(context: click.Context, option: click.Parameter, value: str) -> str:
+    """Return `--power`; raises `UserError` if a meter is unknown."""
+    samplers.meters(value)
+    return value
 
-_DEFAULT = Measuring()
-_MODE = click.option(
-    "--mode",
-    type=Choice(MODES),
-    metavar=f"[{'|'.join(MODES)}]",
-    default="inference",
-    show_default=True,
-    help="Work done in each step.",
-)
-_MEASURING = (
-    click.option("--preheat", is_flag=True, help="Before timing, run until the step rate is stable."),
-    click.option(
-        "--preheat-max",
-        "preheat_max_s",
-        type=Duration(min=0, min_open=True),
-        default=f"{_DEFAULT.preheat_max_s:g}s",
-        show_default=True,
-        help="Maximum duration of the preheat.",
-    ),
-    click.option(
-        "--warmup-steps",
-        type=Integer(min=0),
-        default=_DEFAULT.warmup_steps,
-        show_default=True,
-        help="Warm-up steps before timing, if there is no --preheat.",
-    ),
-    click.option(
-        "--blocks",
-        type=Integer(min=1),
-        default=_DEFAULT.blocks,
-        show_default=True,
-        help="Maximum number of timed blocks, unless --power-min requires more.",
-    ),
-    click.option(
-        "--seconds",
-        type=Duration(min=0, min_open=True),
-        default=f"{_DEFAULT.seconds:g}s",
-        show_default=True,
-        help="Maximum duration of the timed part, unless --power-min requires more.",
-    ),
-    click.option(
-        "--median-precision",
-        type=Number(min=0, max=1, min_open=True),
-        metavar="SHARE",
-        help="Stop early when the 95% interval of the median is within ± this share; 0.01 is 1%.",
-    ),
-    click.option(
-        "--timeout",
-        "timeout_s",
-        type=Duration(min=0, min_open=True),
-        default=f"{_DEFAULT.timeout_s:g}s",
-        show_default=True,
-        help="Time limit of a trial; a trial that exceeds it is terminated and counts as failed.",
-    ),
-    *POWER,
-    click.option("--profile", is_flag=True, help="Profile some steps after the timed ones, in a separate process."),
-    click.option(
-        "--profile-steps",
-        type=Integer(min=1),
-        default=_DEFAULT.profile_steps,
-        show_default=True,
-        help="Number of profiled steps, with --profile.",
-    ),
-    click.option(
-        "--separable",
-        is_flag=True,
-        help="Profile without fusion across scopes where possible; the profiled program differs from the timed one.",
-    ),
-)
+
+def _all(options: Sequence[Callable[[Any], Any]]) -> Callable[[_F], _F]:
+    """Return a decorator that adds several options to a command."""
+
+    def decorate(function: _F) -> _F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+def case_options(*names: str, optional: bool = False) -> Callable[[_F], _F]:
+    """Add the options of these settings, or of all; with `optional`, the problem need not be given."""
+    options: list[Callable[[Any], Any]] = []
+    for name, setting in parameters.settings().items():
+        if name in names or not names:
+            options.append(_option(setting, required=name == "problem" and not optional))
+            if name == "power":
+                options.append(
+                    click.option(
+                        "--power-nvml", name, flag_value="nvml", default=setting.default, help="Same as --power=nvml."
+                    )
+                )
+    return _all(options)
+
+
+def take_measuring(options: dict[str, Any]) -> Measuring:
+    """Return how a case is measured, from parsed options; removes them."""
+    return Measuring(**{name: options.pop(name) for name in Measuring.__struct_fields__})
+
+
 _STORE = (
     click.option(
         "--results",
@@ -153,17 +117,6 @@ _STORE = (
         "--resume", is_flag=True, help="Continue the newest unfinished run with the same cases, trials and design."
     ),
 )
-
-
-def _all(options: Sequence[Callable[[Any], Any]]) -> Callable[[_F], _F]:
-    """Return a decorator that adds several options to a command."""
-
-    def decorate(function: _F) -> _F:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return decorate
 
 
 PAUSE_S = 3600.0
@@ -192,19 +145,5 @@ dry_run_option = click.option(
     "--dry-run", is_flag=True, help="Run nothing; show what would run and how long it would take."
 )
 """The option to show a plan instead of running it."""
-gpus_option = _GPUS
-"""The option that selects a GPU."""
-work_options = _all([*_MODEL, _MODE])
-"""Options that define the work of a step: the problem, the precision and the mode."""
-described_options = _all([_PRECISION, _MODE, _DEVICE])
-"""Options that define the work of a step of a problem that is named otherwise, and the device that is to do it."""
-engine_options = _all([_problem(required=False), _PRECISION, *_PLACE])
-"""Options that define a text-generation engine; none is required."""
-what_options = _all(_WHAT)
-"""Options that define what is measured or checked."""
-measuring_options = _all([_MODE, *DEVICES, *_MEASURING])
-"""Options that define how it is measured: the mode, the devices, and the fields of `Measuring` by name."""
-measuring_several_options = _all([_MODE, *SEVERAL_DEVICES, *_MEASURING])
-"""The same with lists: the numbers of `devices`, the `parallels` or None, and the `scalings`."""
 store_options = _all(_STORE)
 """Options that define where records are stored."""

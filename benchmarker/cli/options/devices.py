@@ -51,24 +51,6 @@ _DIVIDED = (
     "How several devices share a training step: data parallel (dp), fully sharded data parallel (fsdp) or tensor "
     "parallel (tp). [default: dp]"
 )
-_NODES = click.option(
-    "--nodes",
-    type=Integer(min=1),
-    metavar="N",
-    help="Number of nodes over which to spread the devices evenly. [default: as few as possible]",
-)
-DEVICES = (
-    click.option(
-        "--devices",
-        type=Integer(min=1),
-        metavar="N",
-        default=1,
-        show_default=True,
-        help="Number of devices that compute together; a CPU's cores are split into N virtual devices.",
-    ),
-    _NODES,
-    click.option("--parallel", type=Choice(_STRATEGIES), help=_DIVIDED),
-)
 SEVERAL_DEVICES = (
     click.option(
         "--devices",
@@ -78,7 +60,6 @@ SEVERAL_DEVICES = (
         show_default=True,
         help="Numbers of devices that compute together; a CPU's cores are split into N virtual devices.",
     ),
-    _NODES,
     click.option(
         "--parallel",
         "parallels",
@@ -94,10 +75,5 @@ SEVERAL_DEVICES = (
         default="strong",
         show_default=True,
         help="strong: the same total work on more devices; weak: the same work per device.",
-    ),
-    click.option(
-        "--independent",
-        is_flag=True,
-        help="Run an independent copy on each device: all concurrently, then one alone.",
     ),
 )

@@ -9,12 +9,12 @@ from typing import Any
 
 import click
 
+from benchmarker.api.case import CaseRequest
 from benchmarker.api.errors import UserError
 from benchmarker.api.problem import Problem
-from benchmarker.cli.options.types import Choice, Duration
+from benchmarker.cli.options.types import Choice
 from benchmarker.formatting import value_text
 from benchmarker.hooks import parameters, registry
-from benchmarker.planning.cases import Asked
 
 OPTIONS = f"{__name__}.options"
 """Where a context keeps the options of the problem that its command names."""
@@ -25,7 +25,7 @@ class Question:
     """A problem and what was requested of it."""
 
     problem: Problem
-    asked: Asked
+    asked: CaseRequest
 
 
 def ask(options: dict[str, Any], **more: Any) -> Question:
@@ -35,10 +35,10 @@ def ask(options: dict[str, Any], **more: Any) -> Question:
     """
     problem, given = problem_of(options)
     parameters.resolve(problem, given, "cpu")
-    return Question(problem, Asked(params=given, **options, **more))
+    return Question(problem, CaseRequest(params=given, **options, **more))
 
 
-def ask_each(options: dict[str, Any], **more: Any) -> tuple[Problem, list[Asked]]:
+def ask_each(options: dict[str, Any], **more: Any) -> tuple[Problem, list[CaseRequest]]:
     """Return the problem of parsed options that take lists, and a request for each combination of their values.
 
     Raises `UserError` if a parameter is invalid, before any framework is started.
@@ -48,7 +48,7 @@ def ask_each(options: dict[str, Any], **more: Any) -> tuple[Problem, list[Asked]
     combinations = [dict(zip(given, values, strict=True)) for values in product(*lists)]
     for params in combinations:
         parameters.resolve(problem, params, "cpu")
-    return problem, [Asked(params=params, **options, **more) for params in combinations]
+    return problem, [CaseRequest(params=params, **options, **more) for params in combinations]
 
 
 def problem_of(options: dict[str, Any]) -> tuple[Problem, dict[str, Any]]:
@@ -115,7 +115,7 @@ class ProblemCommand(click.Command):
         own = [param.get_help_record(ctx) for param in options]
         with formatter.section("Options"):
             formatter.write_dl([record for record in own if record])
-        if any(isinstance(param.type, Duration) for param in self.params):
+        if any(param.type.name == "time" for param in self.params):
             formatter.write_paragraph()
             formatter.write_text("TIME is a number of seconds, or has a unit: 250ms, 90s, 10m, 1.5h.")
         theirs = [param.get_help_record(ctx) for param in ctx.meta.get(OPTIONS, ())]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,14 +11,10 @@ import click
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import Part, Text
 from benchmarker.formatting import clean
-from benchmarker.records import sides
-from benchmarker.records.configurations import environment_of
-from benchmarker.records.factors import where as chosen
+from benchmarker.hooks import cases
 
 if TYPE_CHECKING:
-    from benchmarker.files.atomic import Fault
-    from benchmarker.records.configurations import Configuration
-    from benchmarker.records.sides import Side
+    from benchmarker.hooks.cases import Cases
 
 pool_option = click.option(
     "--pool", is_flag=True, help="Take the trials of all RESULTs together. [default: one side per folder]"
@@ -33,27 +28,19 @@ where_option = click.option(
 )
 
 
-def selected(groups: Sequence[Configuration], where: Sequence[str]) -> list[Configuration]:
-    """Return what `--where` selects of configurations and their trials; raises `UserError` if it selects none."""
-    known = [{**environment_of(record), **group.factors} for group in groups for record in group.records]
-    keep = iter(chosen(where, known))
-    kept = [replace(group, records=tuple(record for record in group.records if next(keep))) for group in groups]
-    return [group for group in kept if group.records]
-
-
-def read_sides(results: Sequence[Path], pool: bool) -> tuple[list[Side], list[Fault]]:
-    """Read results as sides, and name the files that cannot be read; raises `UserError` if no record is read."""
-    found, faults = sides.read(results, pool=pool)
-    for fault in faults:
+def read_cases(results: Sequence[Path], pool: bool) -> Cases:
+    """Read results as cases, and name the files that cannot be read; raises `UserError` if no record is read."""
+    found = cases.read(results, pool=pool)
+    for fault in found.faults:
         click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
     if not found:
         raise UserError("no record was read; name records, runs, or folders of runs")
-    return found, faults
+    return found
 
 
-def mixed_output(groups: Sequence[Configuration]) -> Iterator[Part]:
+def mixed_output(found: Cases) -> Iterator[Part]:
     """Yield a note on each side that has trials of several machines in a case."""
-    for mixed in sides.mixed_machines(groups):
+    for mixed in found.mixed_machines():
         yield Text(f"note: {mixed}", "  ")
 
 

@@ -46,22 +46,16 @@ class Quiet:
 
 def two_cases(ability, work: str, percent: int, timed: int, threads: int | None = None):
     """Return a case of the repeated problem, and one that does its work `percent` % more often in each step."""
-    from benchmarker.api.case import Measuring
+    from benchmarker.api.case import CaseRequest, Measuring
     from benchmarker.hooks import registry
-    from benchmarker.planning.cases import Asked, make_case
+    from benchmarker.planning.cases import make_case
 
     problem = registry.load(["problem.repeated"]).hook.make_problem()
 
     def case(repeats: int):
-        asked = Asked(
+        asked = CaseRequest(
             problem="repeated",
-            mode="inference",
-            precision="fp32",
-            device="auto",
-            gpu=None,
             threads=threads,
-            compile=False,
-            seed=0,
             params={"work": work, "repeats": repeats},
             measuring=Measuring(blocks=timed, seconds=10.0),
         )

@@ -16,9 +16,8 @@ import numpy as np
 import threadpoolctl
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
-from benchmarker import Device, Framework, FrameworkInfo, Gang, Profiling, StepMarker, UserError, hookimpl
+from benchmarker import PRECISIONS, Device, Framework, FrameworkInfo, Gang, Profiling, StepMarker, UserError, hookimpl
 
-_COMMON = ("fp64", "fp32", "bf16", "fp16", "int8", "mixed_bf16", "mixed_fp16")
 _VARIABLES = (
     "JAX_COMPILATION_CACHE_DIR",
     "JAX_DEFAULT_MATMUL_PRECISION",
@@ -54,6 +53,8 @@ DTYPES = {
     "int4": jnp.int4,
 }
 """The JAX type of each type's name in `benchmarker.Precision`."""
+_SUPPORTED = tuple(name for name, types in PRECISIONS.items() if types.compute in DTYPES)
+_WITHOUT_TF32 = tuple(name for name in _SUPPORTED if name != "tf32")
 
 
 @hookimpl
@@ -89,7 +90,7 @@ def _describe(device: jax.Device) -> Device:
     stats = device.memory_stats() or {}
     # TensorFloat-32 came with compute capability 8.0 (NVIDIA A100 whitepaper, 2020).
     has_tf32 = platform == "cuda" and float(getattr(device, "compute_capability", "0")) >= 8.0
-    precisions = (*_COMMON, "tf32") if has_tf32 else _COMMON
+    precisions = _SUPPORTED if has_tf32 else _WITHOUT_TF32
     # On a GPU the limit is that of JAX's pool, by default 75% of the memory (JAX, "GPU memory allocation").
     memory_bytes = None if platform in ("cuda", "rocm") else stats.get("bytes_limit")
     count = None if platform == "cpu" else len(jax.local_devices(backend=device.platform))

@@ -19,12 +19,11 @@ from torch._C._distributed_c10d import HashStore, Store, TCPStore
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from benchmarker import Device, Framework, FrameworkInfo, Gang, StepMarker, hookimpl
+from benchmarker import PRECISIONS, Device, Framework, FrameworkInfo, Gang, StepMarker, hookimpl
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-_COMMON = ("fp64", "fp32", "bf16", "fp16", "int8", "mixed_bf16", "mixed_fp16")
 _VARIABLES = (
     "ATEN_CPU_CAPABILITY",
     "CUBLAS_WORKSPACE_CONFIG",
@@ -56,6 +55,8 @@ DTYPES = {
     "int8": torch.int8,
 }
 """The PyTorch type of each type's name in `benchmarker.Precision`."""
+_SUPPORTED = tuple(name for name, types in PRECISIONS.items() if types.compute in DTYPES)
+_WITHOUT_TF32 = tuple(name for name in _SUPPORTED if name != "tf32")
 
 
 @hookimpl
@@ -71,7 +72,7 @@ def describe_framework() -> FrameworkInfo:
             Device(
                 platform,
                 properties.name,
-                (*_COMMON, "tf32") if has_tf32 else _COMMON,
+                _SUPPORTED if has_tf32 else _WITHOUT_TF32,
                 memory_bytes=properties.total_memory,
                 uuid=f"GPU-{properties.uuid}",
                 pci=_pci(properties),
@@ -79,7 +80,7 @@ def describe_framework() -> FrameworkInfo:
             )
         )
     capability = torch.backends.cpu.get_cpu_capability()
-    devices.append(Device("cpu", f"CPU ({capability})", _COMMON, count=None))
+    devices.append(Device("cpu", f"CPU ({capability})", _WITHOUT_TF32, count=None))
     return FrameworkInfo(
         name="torch",
         version=str(torch.__version__),

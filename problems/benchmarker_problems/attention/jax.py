@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from benchmarker import PRECISIONS, Case, Data, Mode, Support, Workload, hookimpl
+from benchmarker import FLOATS, PRECISIONS, Case, Data, Mode, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
 from benchmarker_problems.attention import INPUTS, OUTPUTS, AttentionParams, Impl, product_flops
 
@@ -29,8 +29,7 @@ FUSED_EXCLUSIONS = (
 @hookimpl
 def describe_workload() -> Support:
     """Return every floating-point type, except those that the fused attention does not support."""
-    precisions = ("fp64", "fp32", "tf32", "bf16", "fp16")
-    return Support({"inference": precisions, "forward_backward": precisions}, exclusions=FUSED_EXCLUSIONS)
+    return Support(dict.fromkeys(INPUTS, FLOATS), exclusions=FUSED_EXCLUSIONS)
 
 
 def step_function(params: AttentionParams, mode: Mode, kernel: Kernel) -> Callable[..., tuple[Array, ...]]:

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
+from benchmarker import FLOATS, PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
 from benchmarker_problems.attention import INPUTS, OUTPUTS, AttentionParams, Impl, product_flops
 
@@ -17,8 +17,7 @@ from benchmarker_problems.attention import INPUTS, OUTPUTS, AttentionParams, Imp
 @hookimpl
 def describe_workload() -> Support:
     """Return every floating-point type; `scaled_dot_product_attention` supports all of them."""
-    precisions = ("fp64", "fp32", "tf32", "bf16", "fp16")
-    return Support({"inference": precisions, "forward_backward": precisions})
+    return Support(dict.fromkeys(INPUTS, FLOATS))
 
 
 @hookimpl

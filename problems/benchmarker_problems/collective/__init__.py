@@ -10,10 +10,10 @@ from typing import Annotated, Literal
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import PRECISIONS, Cost, Data, Mode, Parallel, Problem, UserError, hookimpl
+from benchmarker import PRECISIONS, STORED_FLOATS, Cost, Data, Mode, Parallel, Problem, UserError, hookimpl
 from benchmarker import Collective as Exchange
 
-PRECISIONS_DONE: Mapping[Mode, tuple[str, ...]] = {"inference": ("fp64", "fp32", "bf16", "fp16")}
+PRECISIONS_DONE: Mapping[Mode, tuple[str, ...]] = {"inference": STORED_FLOATS}
 _WIDEST_BYTES = 8
 """Size of an element of fp64; every precision then has a whole number of elements for each device."""
 _SMALL = 64

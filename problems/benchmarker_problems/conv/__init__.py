@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, Work, hookimpl
+from benchmarker import FLOATS, PRECISIONS, Cost, Data, Mode, Problem, Work, hookimpl
 from benchmarker_problems.conv.reference import convolve, out_size
 from benchmarker_problems.layers import DERIVED, fill
 
@@ -22,7 +22,7 @@ INPUTS: dict[Mode, tuple[str, ...]] = {"inference": ("x", "w"), "forward_backwar
 """Inputs of a step, by mode."""
 OUTPUTS = ("out", "d_x", "d_w")
 """Outputs of a step, in order; without the backward pass, only the first."""
-PRECISIONS_DONE = dict.fromkeys(INPUTS, ("fp64", "fp32", "tf32", "bf16", "fp16"))
+PRECISIONS_DONE = dict.fromkeys(INPUTS, FLOATS)
 
 IMAGE_SIZES = {1: 3136, 2: 56, 3: 14}
 """Sizes of an image by its dimensions if none is given; all have about 3000 positions."""

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from benchmarker import PRECISIONS, Case, Data, Mode, Support, Workload, hookimpl
+from benchmarker import FLOATS, PRECISIONS, Case, Data, Mode, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
 from benchmarker_problems.gemm import INPUTS, OUTPUTS, GemmParams, transposed
 
@@ -16,12 +16,7 @@ from benchmarker_problems.gemm import INPUTS, OUTPUTS, GemmParams, transposed
 @hookimpl
 def describe_workload() -> Support:
     """Return the types of each mode; int8 has no gradient."""
-    return Support(
-        {
-            "inference": ("fp64", "fp32", "tf32", "bf16", "fp16", "int8"),
-            "forward_backward": ("fp64", "fp32", "tf32", "bf16", "fp16"),
-        }
-    )
+    return Support({"inference": (*FLOATS, "int8"), "forward_backward": FLOATS})
 
 
 def step_function(params: GemmParams, precision: str, mode: Mode) -> Callable[..., tuple[Array, ...]]:

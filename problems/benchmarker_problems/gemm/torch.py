@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
+from benchmarker import FLOATS, PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
 from benchmarker_problems.gemm import INPUTS, OUTPUTS, GemmParams, transposed
 
@@ -15,12 +15,7 @@ from benchmarker_problems.gemm import INPUTS, OUTPUTS, GemmParams, transposed
 @hookimpl
 def describe_workload() -> Support:
     """Return the types of each mode; int8 has no gradient."""
-    return Support(
-        {
-            "inference": ("fp64", "fp32", "tf32", "bf16", "fp16", "int8"),
-            "forward_backward": ("fp64", "fp32", "tf32", "bf16", "fp16"),
-        }
-    )
+    return Support({"inference": (*FLOATS, "int8"), "forward_backward": FLOATS})
 
 
 def _int8_product(a_MK: Tensor, b_KN: Tensor) -> Tensor:

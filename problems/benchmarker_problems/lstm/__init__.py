@@ -10,12 +10,10 @@ from typing import Annotated
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, Work, hookimpl
+from benchmarker import FLOATS, PRECISIONS, Cost, Data, Mode, Problem, Work, hookimpl
 from benchmarker_problems.lstm import reference
 
-PRECISIONS_DONE: Mapping[Mode, tuple[str, ...]] = dict.fromkeys(
-    ("inference", "forward_backward"), ("fp64", "fp32", "tf32", "bf16", "fp16")
-)
+PRECISIONS_DONE: Mapping[Mode, tuple[str, ...]] = dict.fromkeys(("inference", "forward_backward"), FLOATS)
 
 
 @dataclass(frozen=True)

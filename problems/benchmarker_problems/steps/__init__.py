@@ -6,13 +6,12 @@ The modules beside this one do it in each framework, and for the reference.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from benchmarker import Mode, UserError
+from benchmarker import FLOATS, MIXED, Mode, UserError
 
-_TRAINED = ("fp64", "fp32", "tf32", "bf16", "mixed_bf16", "mixed_fp16")
 DONE: Mapping[Mode, tuple[str, ...]] = {
-    "inference": (*_TRAINED, "fp16"),
-    "forward_backward": (*_TRAINED, "fp16"),
-    "training": _TRAINED,
+    "inference": (*FLOATS, *MIXED),
+    "forward_backward": (*FLOATS, *MIXED),
+    "training": tuple(name for name in (*FLOATS, *MIXED) if name != "fp16"),
 }
 """Precisions of a model by mode. Pure fp16 cannot represent AdamW's ε and the squared gradients, so it cannot train."""
 

@@ -10,11 +10,11 @@ from typing import Annotated, Literal
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, Work, hookimpl
+from benchmarker import PRECISIONS, STORED_FLOATS, Cost, Data, Mode, Problem, Work, hookimpl
 
 SCALAR = 3.0
 """STREAM's factor of the triad."""
-PRECISIONS_DONE: Mapping[Mode, tuple[str, ...]] = {"inference": ("fp64", "fp32", "bf16", "fp16")}
+PRECISIONS_DONE: Mapping[Mode, tuple[str, ...]] = {"inference": STORED_FLOATS}
 
 
 @dataclass(frozen=True)

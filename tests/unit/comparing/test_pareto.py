@@ -9,8 +9,8 @@ from support.records import make_record
 from benchmarker import UserError
 from benchmarker.comparing.pareto import front
 from benchmarker.files import atomic
+from benchmarker.hooks.cases import Cases
 from benchmarker.hooks.metrics import load_metrics
-from benchmarker.records.configurations import configurations
 
 METRICS = ["samples_per_s", "host_peak_rss_bytes"]
 
@@ -28,7 +28,7 @@ def test_the_front_goes_by_medians_each_metric_in_its_better_direction():
         record(3, 2.0, 50),  # as good as 1
         *(record(4, step, 30, trial) for trial, step in enumerate((9.0, 4.0, 1.0))),
     ]
-    found = front(configurations(records), METRICS, load_metrics())
+    found = front(Cases.of(records), METRICS, load_metrics())
     assert [point.optimal for point in found.points] == [True, True, False, True, True]
     assert found.points[4].values == (0.5, 30)  # 2 samples in 4 s
     assert found.left_out == 0
@@ -37,10 +37,10 @@ def test_the_front_goes_by_medians_each_metric_in_its_better_direction():
 def test_what_lacks_a_metric_is_counted():
     records = [record(0, 1.0, 100), record(1, 1.0, 0)]
     records[1] = msgspec.structs.replace(records[1], memory=None, reasons={**records[1].reasons, "memory": "a duet"})
-    assert front(configurations(records), METRICS, load_metrics()).left_out == 1
-    assert front(configurations(records), ["device_peak_bytes"], load_metrics()).points == ()
+    assert front(Cases.of(records), METRICS, load_metrics()).left_out == 1
+    assert front(Cases.of(records), ["device_peak_bytes"], load_metrics()).points == ()
     with pytest.raises(UserError, match="no metric is named 'speed'; there are: "):
-        front(configurations(records), ["speed"], load_metrics())
+        front(Cases.of(records), ["speed"], load_metrics())
 
 
 def test_the_command(cli, tmp_path):

@@ -10,8 +10,8 @@ from support.records import QUIET, make_record
 from benchmarker import Allocation
 from benchmarker.comparing.scaling import scalings
 from benchmarker.comparing.scaling_results import labels, sentence, shared_notes, shown
+from benchmarker.hooks.cases import Cases
 from benchmarker.hooks.metrics import load_metrics
-from benchmarker.records.configurations import configurations
 from benchmarker.records.record import CostPart, Failure, Local
 
 
@@ -44,7 +44,7 @@ def local(step_s, devices, ranks=1):
 
 
 def found(*several):
-    return scalings(configurations([record for records in several for record in records]), load_metrics())
+    return scalings(Cases.of([record for records in several for record in records]), load_metrics())
 
 
 ONE = [1.0, 1.1, 0.9, 1.05, 1.2, 1.0]

@@ -6,9 +6,10 @@ import msgspec
 import pytest
 
 from benchmarker import Allocation, Case, Device, FrameworkInfo, Measuring, Support, UserError
+from benchmarker.api.case import CaseRequest
 from benchmarker.cli import group
 from benchmarker.hooks import launchers, registry
-from benchmarker.planning.cases import Ability, Asked, command_line, duet_trouble, make_case, same_device
+from benchmarker.planning.cases import Ability, command_line, duet_trouble, make_case, same_device
 from benchmarker.records.plan import make_plan
 
 CPU = Device("cpu", "a CPU", ("fp32", "fp64"))
@@ -21,20 +22,8 @@ def ability(*devices, compiles="optional"):
 
 
 def make(ability, **given):
-    asked = {
-        "problem": "gemm",
-        "mode": "inference",
-        "precision": "fp32",
-        "device": "auto",
-        "gpu": None,
-        "threads": None,
-        "compile": False,
-        "seed": 0,
-        "params": {},
-        "measuring": Measuring(),
-    } | given
     problem = registry.load(["problem.gemm"]).hook.make_problem()
-    return make_case(Asked(**asked), problem, "f", ability)
+    return make_case(CaseRequest(problem="gemm", **given), problem, "f", ability)
 
 
 def test_the_preferred_device_and_its_defaults_are_taken():

@@ -3,11 +3,11 @@
 import pytest
 
 from benchmarker import UserError
-from benchmarker.api.case import Measuring
+from benchmarker.api.case import CaseRequest
 from benchmarker.api.framework import Device, FrameworkInfo
 from benchmarker.api.problem import Support
 from benchmarker.hooks import parameters, registry
-from benchmarker.planning.cases import Ability, Asked
+from benchmarker.planning.cases import Ability
 from benchmarker.planning.needs import describe_case, needs
 
 LLAMA_8B = 8_030_261_248
@@ -33,7 +33,7 @@ CARD = Device("cuda", "a card", ("fp32", "bf16"), 80 * GB)
 
 
 def described(able, mode="training", device="auto", **given):
-    asked = Asked("llama", mode, "fp32", device, None, None, False, 0, given, Measuring())
+    asked = CaseRequest(problem="llama", mode=mode, device=device, params=given)
     return describe_case(problem("llama"), asked, able)
 
 

@@ -4,7 +4,7 @@ import msgspec
 from support.records import make_record
 
 from benchmarker.files import atomic
-from benchmarker.procurement.completeness import asked
+from benchmarker.procurement.completeness import completeness_of
 from benchmarker.records.plan import make_plan
 
 
@@ -28,16 +28,16 @@ def place(tmp_path, plan):
 
 def test_a_whole_run_lacks_nothing_and_tells_what_was_left_out(tmp_path):
     plan, records = run()
-    found = asked([place(tmp_path, plan), tmp_path], records)
-    assert (found.unrun, found.left_out, found.faults) == ((), ("numpy: does not nap",), ())
+    found = completeness_of([place(tmp_path, plan), tmp_path], records)
+    assert (found.missing, found.left_out, found.faults) == ((), ("numpy: does not nap",), ())
 
 
 def test_trials_without_a_record_are_counted_by_case(tmp_path):
     plan, records = run()
     place(tmp_path, plan)
-    found = asked([tmp_path, tmp_path], [*records[:3], *records[:3]])  # given twice, counted once
-    assert [(each.run_id, each.case.seed, each.trials) for each in found.unrun] == [("run", 0, 1), ("run", 1, 2)]
-    assert sum(each.trials for each in asked([tmp_path], []).unrun) == 6
+    found = completeness_of([tmp_path, tmp_path], [*records[:3], *records[:3]])  # given twice, counted once
+    assert [(each.run_id, each.case.seed, each.trials) for each in found.missing] == [("run", 0, 1), ("run", 1, 2)]
+    assert sum(each.trials for each in completeness_of([tmp_path], []).missing) == 6
 
 
 def test_two_cases_that_are_the_same_are_counted_together(tmp_path):
@@ -45,25 +45,25 @@ def test_two_cases_that_are_the_same_are_counted_together(tmp_path):
     plan.cases[1] = plan.cases[0]
     place(tmp_path, plan)
     both = [make_record(trial=trial, design={"case_number": number}) for trial in range(3) for number in range(2)]
-    assert asked([tmp_path], both).unrun == ()
-    (lacking,) = asked([tmp_path], both[:5]).unrun
+    assert completeness_of([tmp_path], both).missing == ()
+    (lacking,) = completeness_of([tmp_path], both[:5]).missing
     assert lacking.trials == 1
 
 
 def test_a_run_that_may_end_early_is_asked_for_no_more_blocks_than_it_began(tmp_path):
     plan, records = run(30, looks=[8, 11, 30])
     place(tmp_path, plan)
-    assert asked([tmp_path], records[:16]).unrun == ()
-    (lacking,) = asked([tmp_path], records[:15]).unrun
+    assert completeness_of([tmp_path], records[:16]).missing == ()
+    (lacking,) = completeness_of([tmp_path], records[:15]).missing
     assert (lacking.case.seed, lacking.trials) == (1, 1)
 
 
 def test_a_record_by_itself_has_no_plan_and_a_damaged_plan_is_a_fault(tmp_path):
     plan, records = run()
     folder = place(tmp_path, plan)
-    assert asked([folder / "trial.json"], records[:1]).unrun == ()
+    assert completeness_of([folder / "trial.json"], records[:1]).missing == ()
     (folder / "plan.json").write_text("{")
-    (fault,) = asked([tmp_path], records).faults
+    (fault,) = completeness_of([tmp_path], records).faults
     assert fault.path == folder / "plan.json"
 
 
@@ -80,5 +80,5 @@ def test_records_are_looked_through_once_however_many_runs_there_are(tmp_path):
         (tmp_path / str(number)).mkdir()
         place(tmp_path / str(number), plan)
     counted = Counted(records)
-    assert asked([tmp_path], counted).unrun == ()
+    assert completeness_of([tmp_path], counted).missing == ()
     assert counted.times == 1

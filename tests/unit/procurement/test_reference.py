@@ -5,6 +5,7 @@ import pytest
 from support.records import make_record
 
 from benchmarker import UserError
+from benchmarker.hooks.cases import Cases
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.procurement import reference
 
@@ -80,7 +81,7 @@ def test_a_draft_asks_for_what_was_measured_less_the_tolerance(tmp_path):
         for case, several in enumerate(steps)
         for trial, step in enumerate(several)
     ]
-    cases, left_out, _ = reference.draft(records, "samples_per_s", FIVE, load_metrics())
+    cases, left_out, _ = reference.draft(Cases.of(records), "samples_per_s", FIVE, load_metrics())
     assert left_out == []
     assert [(case.bound, case.limit, case.trials) for case in cases] == [("min", 0.95, 3), ("min", 0.2375, 3)]
     text = reference.text(cases)
@@ -93,7 +94,7 @@ def test_a_draft_asks_for_what_was_measured_less_the_tolerance(tmp_path):
     assert found[0].match["odd"] == odd
     assert found[0].match["device"] == "cpu"
     assert not {"gpu", "seconds", "preheat"} & found[0].match.keys()
-    times, _, _ = reference.draft(records, "step_time_median_s", FIVE, load_metrics())
+    times, _, _ = reference.draft(Cases.of(records), "step_time_median_s", FIVE, load_metrics())
     assert (times[0].bound, times[0].limit) == ("max", 2.1)
 
 
@@ -103,17 +104,17 @@ def test_how_it_was_measured_is_asked_for_where_it_tells_cases_apart():
         make_record(case={"measuring": msgspec.structs.replace(measured, seconds=seconds)}, trial=trial)
         for trial, seconds in enumerate((1.0, 2.0))
     ]
-    cases, _, _ = reference.draft(records, "samples_per_s", FIVE, load_metrics())
+    cases, _, _ = reference.draft(Cases.of(records), "samples_per_s", FIVE, load_metrics())
     assert [case.match["seconds"] for case in cases] == [1.0, 2.0]
 
 
 def test_what_failed_or_has_no_value_is_no_model():
     good, bad = make_record(case={"seed": 1}), make_record(trial=1)
     bad = msgspec.convert({**msgspec.to_builtins(bad), "status": "failed", "error": FAILURE}, type(bad))
-    cases, left_out, _ = reference.draft([good, bad], "samples_per_s", FIVE, load_metrics())
+    cases, left_out, _ = reference.draft(Cases.of([good, bad]), "samples_per_s", FIVE, load_metrics())
     assert [case.match["seed"] for case in cases] == [1]
     assert left_out == ["nap ms=1.0 seed=0: 1 of 1 trial failed: killed: by signal 9"]
-    cases, left_out, _ = reference.draft([good], "tokens_per_s", FIVE, load_metrics())
+    cases, left_out, _ = reference.draft(Cases.of([good]), "tokens_per_s", FIVE, load_metrics())
     assert (cases, left_out) == ([], ["nap ms=1.0: nap has no tokens"])
     with pytest.raises(UserError, match="no metric is named 'speed'; there are: "):
-        reference.draft([good], "speed", FIVE, load_metrics())
+        reference.draft(Cases.of([good]), "speed", FIVE, load_metrics())

@@ -16,7 +16,7 @@ from benchmarker.comparing.matching import between
 from benchmarker.comparing.results import Rules
 from benchmarker.files import atomic
 from benchmarker.hooks.metrics import load_metrics
-from benchmarker.procurement.completeness import Unrun
+from benchmarker.procurement.completeness import MissingTrials
 from benchmarker.procurement.costs import Costs, Inputs
 from benchmarker.procurement.score import default_metrics, score
 from benchmarker.procurement.sides import of_axis, of_results
@@ -344,7 +344,7 @@ def test_mistakes_are_told_in_one_line(command, results, args, message):
 
 def test_what_was_not_run_belongs_to_the_side_of_its_case():
     records = [record for name in "xyz" for record in side(name, [1.0], framework=name)]
-    unrun = [Unrun("a", records[7 * number].case, number + 1) for number in range(3)]
+    unrun = [MissingTrials("a", records[7 * number].case, number + 1) for number in range(3)]
     found = of_axis(records, unrun, "framework", "x", "z")
     assert [[each.trials for each in several] for several in found.unrun] == [[1], [3]]
     assert not found.astray
@@ -361,7 +361,7 @@ def test_a_compiled_side_is_told_from_one_that_is_not():
     plain, compiled = side("a", [1.0]), side("b", [1.0])
     compiled = [msgspec.structs.replace(r, case=msgspec.structs.replace(r.case, compile=True)) for r in compiled]
     records = [*plain, *compiled, *side("c", [1.0], framework="x")]
-    unrun = [Unrun("a", plain[0].case, 1), Unrun("b", compiled[0].case, 2)]
+    unrun = [MissingTrials("a", plain[0].case, 1), MissingTrials("b", compiled[0].case, 2)]
     found = of_axis(records, unrun, "framework", "toy,eager", "toy,compiled")
     assert [[each.trials for each in several] for several in found.unrun] == [[1], [2]]
 

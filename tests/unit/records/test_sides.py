@@ -8,8 +8,9 @@ from support.records import make_record
 
 from benchmarker import UserError
 from benchmarker.files import atomic
+from benchmarker.hooks.cases import Cases
 from benchmarker.records import sides
-from benchmarker.records.sides import by_side, mixed_machines, named, read, short_names
+from benchmarker.records.sides import named, read, short_names
 
 RUNS = ("20260101T010101.123456-aaaaaaaa", "20260102T010101.123456-bbbbbbbb")
 
@@ -43,23 +44,23 @@ def test_each_of_several_folders_is_a_side_and_cases_are_side_by_side(offers):
     found, faults = read(offers)
     assert [(side.name, len(side.records)) for side in found] == [("offers/a", 4), ("offers/b", 6)]
     assert faults == []
-    groups = by_side(found)
+    groups = Cases.of_sides(found)
     assert [(group.factors["side"], group.factors["seed"], len(group.records)) for group in groups] == [
         ("offers/a", 0, 2),
         ("offers/b", 0, 2),
         ("offers/a", 1, 2),
         ("offers/b", 1, 4),
     ]
-    (mixed,) = mixed_machines(groups)
+    (mixed,) = groups.mixed_machines()
     assert mixed.startswith("offers/b: 1 of 2 cases mix trials of several machines: elsewhere, there; ")
 
 
 def test_one_folder_and_pooled_ones_are_one_side_without_a_name(offers):
     for results, pool in (([Path("offers")], False), (offers, True)):
         found, _ = read(results, pool=pool)
-        groups = by_side(found)
+        groups = Cases.of_sides(found)
         assert [(len(group.records), "side" in group.factors) for group in groups] == [(4, False), (6, False)]
-        assert mixed_machines(groups)[0].startswith("2 of 2 cases mix trials of several machines: ")
+        assert groups.mixed_machines()[0].startswith("2 of 2 cases mix trials of several machines: ")
 
 
 def test_files_belong_to_the_side_of_their_folder(offers):

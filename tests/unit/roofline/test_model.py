@@ -8,13 +8,13 @@ from support.records import make_ceiling, make_record
 
 from benchmarker import Work
 from benchmarker.files import atomic
+from benchmarker.hooks.cases import Cases
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.records import store
 from benchmarker.records.ceilings import Ceilings, DeviceKey, File, keep, key_of, known, read
-from benchmarker.records.configurations import configurations
 from benchmarker.records.profile import Kernel, Scope, Trace
 from benchmarker.records.record import CostPart, DeviceInfo, Failure
-from benchmarker.records.sides import Side, by_side
+from benchmarker.records.sides import Side
 from benchmarker.roofline.model import beyond, point, rooflines
 from benchmarker.roofline.roofs import Roof, measured_roof
 
@@ -178,7 +178,7 @@ def test_steps_scopes_and_kernels_under_the_roof():
     kernel = Kernel(*("k",) * 6, 4, *(round(8e9),) * 3, *(2e9,) * 4, 1, 1, 0.0, 4096.0, 3072.0)
     record = msgspec.structs.replace(make_gemm(4.0), scopes=[scope], kernels=[kernel])
     ceilings = Ceilings((make_ceiling(1024.0), make_ceiling(100.0, "memory")))
-    (found,), reasons = rooflines(configurations([record, make_gemm(6.0, trial=1)]), ceilings)
+    (found,), reasons = rooflines(Cases.of([record, make_gemm(6.0, trial=1)]), ceilings)
     assert not reasons
     assert found.trials == 2
     assert found.model_s == pytest.approx(7.68)
@@ -193,7 +193,7 @@ def test_steps_scopes_and_kernels_under_the_roof():
 def test_kernels_are_of_one_step():
     kernel = Kernel(*("k",) * 4, "", "", 4, *(round(8e9),) * 3, *(2e9,) * 4, 1, 1, 0.0, 4096.0, 3072.0)
     record = msgspec.structs.replace(make_gemm(4.0), kernels=[kernel], trace=TRACE)
-    (found,), _ = rooflines(configurations([record]), Ceilings((make_ceiling(1024.0), make_ceiling(100.0, "memory"))))
+    (found,), _ = rooflines(Cases.of([record]), Ceilings((make_ceiling(1024.0), make_ceiling(100.0, "memory"))))
     (each,) = [point for point in found.points if point.level == "kernel"]
     assert (each.flops, each.bytes, each.time_s) == (1024, 768, 2.0)
     assert each.name == "k"
@@ -202,7 +202,7 @@ def test_kernels_are_of_one_step():
 def test_a_kernel_beside_others_is_timed_by_its_own_duration():
     kernel = Kernel(*("k",) * 6, 4, *(round(8e9),) * 2, round(4e9), *(2e9,) * 4, 1, 1, 0.0, 4096.0, 3072.0)
     record = msgspec.structs.replace(make_gemm(4.0), kernels=[kernel], trace=TRACE)
-    (found,), _ = rooflines(configurations([record]), Ceilings((make_ceiling(1024.0), make_ceiling(100.0, "memory"))))
+    (found,), _ = rooflines(Cases.of([record]), Ceilings((make_ceiling(1024.0), make_ceiling(100.0, "memory"))))
     assert [each.achieved for each in found.points if each.level == "kernel"] == [4096 / 8]
 
 
@@ -212,7 +212,7 @@ def test_kernels_of_one_name_and_scope_are_together_and_go_by_the_median_over_tr
         return msgspec.structs.replace(make_gemm(4.0, trial=trial), kernels=[kernel, kernel], trace=TRACE)
 
     ceilings = Ceilings((make_ceiling(1024.0), make_ceiling(100.0, "memory")))
-    (found,), _ = rooflines(configurations([profiled(4.0, 0), profiled(8.0, 1), profiled(40.0, 2)]), ceilings)
+    (found,), _ = rooflines(Cases.of([profiled(4.0, 0), profiled(8.0, 1), profiled(40.0, 2)]), ceilings)
     (each,) = [point for point in found.points if point.level == "kernel"]
     assert (each.name, each.flops, each.bytes, each.time_s) == ("k (mlp)", 1024, 768, 4.0)
     assert each.share == pytest.approx(1.92)
@@ -223,18 +223,18 @@ def test_kernels_of_one_name_and_scope_are_together_and_go_by_the_median_over_tr
 def test_a_failed_configuration_has_no_points_and_one_without_a_roof_a_reason():
     ceilings = Ceilings((make_ceiling(1024.0), make_ceiling(100.0, "memory")))
     fp64 = make_gemm(1.0, trial=1, case={"precision": "fp64"})
-    found, reasons = rooflines(configurations([make_gemm(4.0), fp64]), ceilings)
+    found, reasons = rooflines(Cases.of([make_gemm(4.0), fp64]), ceilings)
     assert len(found) == 1
     assert len(reasons) == 1
     assert "fp64" in reasons[0]
-    assert rooflines(configurations([make_gemm(1.0)]), ceilings, "vendor")[1][0].startswith(
+    assert rooflines(Cases.of([make_gemm(1.0)]), ceilings, "vendor")[1][0].startswith(
         "the vendor data file has no fp32 peak for"
     )
 
 
 def test_a_problem_that_is_not_installed_has_no_parts():
     record = make_record(1.0, case={"problem": "gone"})
-    (found,), _ = rooflines(configurations([record]), Ceilings((make_ceiling(1024.0), make_ceiling(100.0, "memory"))))
+    (found,), _ = rooflines(Cases.of([record]), Ceilings((make_ceiling(1024.0), make_ceiling(100.0, "memory"))))
     assert found.model_s is None
     assert [each.level for each in found.points] == ["step"]
     assert Work(1, 2).bytes == 2
@@ -269,6 +269,6 @@ def test_the_command_without_a_ceiling_names_the_remedy(command, tmp_path):
 
 def test_sides_have_rooflines_of_their_own():
     sides = [Side(name, (make_gemm(step_s, trial=at),)) for at, (name, step_s) in enumerate((("a", 4.0), ("b", 8.0)))]
-    found, _ = rooflines(by_side(sides), Ceilings((make_ceiling(1024.0), make_ceiling(100.0, "memory"))))
+    found, _ = rooflines(Cases.of_sides(sides), Ceilings((make_ceiling(1024.0), make_ceiling(100.0, "memory"))))
     assert [(each.configuration.partition(":")[0], each.trials) for each in found] == [("a", 1), ("b", 1)]
     assert found[0].points[0].time_s * 2 == found[1].points[0].time_s

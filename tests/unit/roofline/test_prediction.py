@@ -12,10 +12,10 @@ from support.records import make_ceiling, make_record
 from support.texts import make_text, prediction
 
 from benchmarker.files import atomic
+from benchmarker.hooks.cases import Cases
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.records import ceilings
 from benchmarker.records.ceilings import Ceilings, DeviceKey, File
-from benchmarker.records.configurations import configurations
 from benchmarker.records.record import CostPart
 from benchmarker.roofline.model import rooflines
 from benchmarker.roofline.prediction import predict
@@ -207,7 +207,7 @@ def test_what_was_measured_stands_beside_what_was_predicted(command, tmp_path, p
         cost=CostPart(cost.flops, 0, cost.bytes, 1, 1),
     )
     known = (make_ceiling(1e12), make_ceiling(1e6, "memory"), make_ceiling(5e5, "matvec"))
-    ((found,), _) = rooflines(configurations([record]), Ceilings(known))
+    ((found,), _) = rooflines(Cases.of([record]), Ceilings(known))
     predicted = predict(problem, made, "inference", "fp32", found.roof)
     assert found.model_s == pytest.approx(predicted.time_s)
     last = predicted.phases[-1]
@@ -262,16 +262,14 @@ def test_the_phases_of_a_text_are_points_by_the_times_of_its_tokens(command, tmp
     """A request takes 3 s until its first token and 0.5 s for each of 8 others, on average."""
     gaps = [0.4, 0.6] * 4
     record = make_text(9.0, [3.0, 2.0, 4.0], gaps, phase="generate", prompt_len=16, new_tokens=9)
-    ((found,), _) = rooflines(configurations([record]), Ceilings(KNOWN[:2]))
+    ((found,), _) = rooflines(Cases.of([record]), Ceilings(KNOWN[:2]))
     points = {each.name: each for each in found.points if each.level == "phase"}
     assert {name: each.time_s for name, each in points.items()} == pytest.approx({"prefill": 3.0, "decode": 0.5})
     for phase in prediction(record, Roof(1e12, 1e6)).phases:
         assert points[phase.name].predicted_s == pytest.approx(phase.least_s)
         assert points[phase.name].share == pytest.approx(phase.least_s / points[phase.name].time_s)
     assert points["prefill"].flops + 8 * points["decode"].flops == pytest.approx(record.cost.flops)
-    ((alone,), _) = rooflines(
-        configurations([make_text(9.0, [3.0], phase="prefill", prompt_len=16)]), Ceilings(KNOWN[:2])
-    )
+    ((alone,), _) = rooflines(Cases.of([make_text(9.0, [3.0], phase="prefill", prompt_len=16)]), Ceilings(KNOWN[:2]))
     assert {each.level for each in alone.points} == {"step"}  # it is the phase
     ceilings.keep(KNOWN)
     (tmp_path / "one.json").write_bytes(atomic.encode(record))

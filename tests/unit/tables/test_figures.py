@@ -8,8 +8,8 @@ from benchmarker import UserError
 from benchmarker.comparing.judge import compare
 from benchmarker.comparing.matching import by
 from benchmarker.comparing.results import Rules
+from benchmarker.hooks.cases import Cases
 from benchmarker.hooks.metrics import load_metrics
-from benchmarker.records.configurations import configurations
 from benchmarker.records.record import Failure
 from benchmarker.records.step_times import STEP_TIME
 from benchmarker.stats.median_interval import median_interval
@@ -37,7 +37,7 @@ def table(columns, rows="ms", axis="framework", **fields):
     for number, (name, step_times) in enumerate(columns.items()):
         case = {"params": {"ms": 1}, axis: name}
         records += trials(case, step_times, number, **fields)
-    return grid(configurations(records), rows, axis), records
+    return grid(Cases.of(records), rows, axis), records
 
 
 def value(made, name=STEP_TIME, baseline=None, **rules):
@@ -82,7 +82,7 @@ def failed(record, kind):
 )
 def test_a_cell_without_a_successful_trial_says_how_the_first_failed(kinds, told):
     records = [failed(make_record(trial=trial, case={"params": {"ms": 1}}), kind) for trial, kind in enumerate(kinds)]
-    cell = figures(grid(configurations(records), "ms", "framework"), STEP_TIME, load_metrics()).cells[place("toy")]
+    cell = figures(grid(Cases.of(records), "ms", "framework"), STEP_TIME, load_metrics()).cells[place("toy")]
     assert (cell.value, cell.failure) == (None, told)
 
 
@@ -97,7 +97,7 @@ def test_the_number_of_parameters_is_that_of_the_problem_even_of_trials_that_fai
     record = make_record(case={"params": {"size": "small"}})
     params = {name: each for name, each in record.case.params.items() if name != "ms"}
     record = msgspec.structs.replace(record, case=msgspec.structs.replace(record.case, problem="gpt2", params=params))
-    made = grid(configurations([failed(record, "out_of_memory")]), "size", "framework")
+    made = grid(Cases.of([failed(record, "out_of_memory")]), "size", "framework")
     found = figures(made, PARAMETERS, load_metrics())
     assert [each.value for each in found.cells.values()] == [124_439_808]
     nap = figures(table({"jax": [1.0]})[0], PARAMETERS, load_metrics()).cells[place("jax")]
@@ -129,7 +129,7 @@ def test_comparisons_of_all_rows_are_corrected_together():
         for number, (name, step_times) in enumerate(few.items())
         for record in trials({"params": {"ms": ms}, "framework": name}, step_times, 2 * ms + number)
     ]
-    assert value(grid(configurations(records), "ms", "framework")).bold == set()
+    assert value(grid(Cases.of(records), "ms", "framework")).bold == set()
 
 
 def test_only_cells_that_do_the_same_work_compete():
@@ -137,7 +137,7 @@ def test_only_cells_that_do_the_same_work_compete():
     assert value(made).bold == {place("inference")}
     cost = msgspec.structs.replace(records[0].cost, flops=3000)
     other = [msgspec.structs.replace(r, cost=cost) if r.case.mode == "training" else r for r in records]
-    assert value(grid(configurations(other), "ms", "mode")).best.comparisons == ()
+    assert value(grid(Cases.of(other), "ms", "mode")).best.comparisons == ()
 
 
 def test_a_verdict_that_is_provisional_makes_no_cell_bold():
@@ -163,13 +163,13 @@ def test_a_baseline_is_named_by_its_value_or_by_its_factor_too():
         for number, (framework, precision) in enumerate([("jax", "fp32"), ("jax", "bf16"), ("torch", "bf16")])
         for record in trials({"framework": framework, "precision": precision, "params": {"ms": 1}}, [1.0], number)
     ]
-    made = grid(configurations(records), "ms", "framework,precision")
+    made = grid(Cases.of(records), "ms", "framework,precision")
     assert baseline_of(made, "fp32").columns == {("jax", "bf16"): ("jax", "fp32")}
     assert baseline_of(made, "framework=jax").columns == {("torch", "bf16"): ("jax", "bf16")}
     with pytest.raises(UserError, match=r"no column has this value; there are: jax, fp32, bf16, torch"):
         baseline_of(made, "fp64")
     with pytest.raises(UserError, match="name their factors with --columns"):
-        baseline_of(grid(configurations(records), "framework,precision", ""), "fp32")
+        baseline_of(grid(Cases.of(records), "framework,precision", ""), "fp32")
 
 
 def test_an_unknown_value_is_refused_with_those_that_are_spelt_alike():

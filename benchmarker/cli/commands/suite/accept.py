@@ -15,18 +15,18 @@ from benchmarker.cli.options.results import pool_option
 from benchmarker.cli.options.types import Share
 from benchmarker.files import atomic
 from benchmarker.formatting import clean, count, si
+from benchmarker.hooks.cases import Cases
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.procurement import completeness, junit, reference
 from benchmarker.procurement.accept import accept, together
 from benchmarker.procurement.reference import Tolerance
 from benchmarker.records import sides, store
-from benchmarker.records.configurations import configurations
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from benchmarker.files.atomic import Fault
-    from benchmarker.procurement.accept import Acceptance, Outcome
+    from benchmarker.procurement.accept import Acceptance, CaseOutcome
     from benchmarker.records.record import Record
 
 
@@ -98,20 +98,22 @@ def command(
             f"{', '.join(name for name, _ in named)}, or take them together with --pool"
         )
     read = [(name, *store.read(paths)) for name, paths in named]
-    planned = [completeness.asked(paths, records) for (_, paths), (_, records, _) in zip(named, read, strict=True)]
+    planned = [
+        completeness.completeness_of(paths, records) for (_, paths), (_, records, _) in zip(named, read, strict=True)
+    ]
     faults = [fault for (_, _, unread), of in zip(read, planned, strict=True) for fault in (*unread, *of.faults)]
     left_out = [reason for of in planned for reason in of.left_out]
     for fault in faults:
         click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
     if write:
-        for each in planned[0].unrun:
+        for each in planned[0].missing:
             click.echo(f"benchmarker: {each.trials} trial(s) of run {clean(each.run_id)} not run", err=True)
         lacking = _write(write, read[0][1], metric or reference.METRIC, tolerance, results, anyway=anyway)
-        return Output(status=1 if lacking or faults or planned[0].unrun else 0)
+        return Output(status=1 if lacking or faults or planned[0].missing else 0)
     derive = load_metrics(results)
     try:
         found = together(
-            (name, accept(wanted, records, of.unrun, derive))
+            (name, accept(wanted, records, of.missing, derive))
             for (name, records, _), of in zip(read, planned, strict=True)
         )
     except UserError as error:
@@ -149,7 +151,7 @@ def _output(found: Acceptance, faults: Sequence[Fault], left_out: Sequence[str])
     yield f"{word}: {passed} of {len(found.outcomes)} passed{unsure}{unread}"
 
 
-def _figures(each: Outcome) -> str:
+def _figures(each: CaseOutcome) -> str:
     """Return a value with its range over trials and its bounds, as text."""
     if each.metric is None:
         return ""
@@ -201,11 +203,12 @@ def _write(
         raise UserError(f"{path} exists already; name another file, or move it away")
     if not records:
         raise UserError("no record was read, so no reference can be created; name records, runs, or folders of runs")
-    if not anyway and (reason := reference.refusal(records)):
+    cases = Cases.of(records)
+    if not anyway and (reason := reference.refusal(cases)):
         raise UserError(f"no reference is written: {reason}, or use --anyway")
-    for mixed in sides.mixed_machines(configurations(records)):
+    for mixed in cases.mixed_machines():
         click.echo(f"benchmarker: {clean(mixed)}", err=True)
-    made, left_out, wide = reference.draft(records, metric, tolerance, load_metrics(results))
+    made, left_out, wide = reference.draft(cases, metric, tolerance, load_metrics(results))
     for reason in left_out:
         click.echo(f"left out: {clean(reason)}", err=True)
     for note in wide:

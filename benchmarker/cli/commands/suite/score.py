@@ -85,7 +85,7 @@ def command(
     results = results if by else _chosen(results, baseline, contender)
     read = [(str(result), *store.read([result])) for result in results]
     every = [record for _, records, _ in read for record in records]
-    plans = completeness.asked(results, every)
+    plans = completeness.completeness_of(results, every)
     faults = [*(fault for _, _, unread in read for fault in unread), *plans.faults]
     for fault in faults:
         click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
@@ -93,10 +93,11 @@ def command(
         raise UserError(f"no record was read from {', '.join(empty)}; name records, runs, or folders of runs")
     if by:
         apart = {} if pool else side_of([(name, records) for name, records, _ in read])
-        made = sides.of_axis(every, plans.unrun, by, baseline, contender, apart)
+        made = sides.of_axis(every, plans.missing, by, baseline, contender, apart)
     else:
         unrun = [
-            completeness.asked([result], records).unrun for result, (_, records, _) in zip(results, read, strict=True)
+            completeness.completeness_of([result], records).missing
+            for result, (_, records, _) in zip(results, read, strict=True)
         ]
         made = sides.of_results([(*each[:2], own) for each, own in zip(read, unrun, strict=True)])
     derive = load_metrics(results)

@@ -1,0 +1,139 @@
+"""Results as cases: the trials that share all requested factors are grouped and named once, and handed on.
+
+Of several folders, each is a side, and a case of each side is by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain
+from typing import TYPE_CHECKING, overload
+
+import msgspec
+
+from benchmarker.formatting import part
+from benchmarker.hooks import names
+from benchmarker.records import sides
+from benchmarker.records.factors import Factors, Value, chosen, factors_of
+from benchmarker.records.sides import SIDE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from benchmarker.files.atomic import Fault
+    from benchmarker.records.record import Record
+    from benchmarker.records.sides import Side
+
+_LISTED = 3
+
+
+def environment_of(record: Record) -> dict[str, Value]:
+    """Return what was found rather than requested: machine, device, versions."""
+    return {
+        "host": record.machine.host,
+        "machine": record.machine.model,
+        "processor": record.machine.cpu.model,
+        # Each framework names a CPU differently; `processor` is the same in all.
+        "device_name": record.device.name if record.device and record.device.platform != "cpu" else None,
+        "python": record.software.python,
+        "benchmarker": record.software.benchmarker,
+        "commit": record.software.commit,
+        "usable_cores": record.machine.cpu.usable_cores,
+        "compute_threads": record.software.threads,
+        **record.software.libraries,
+    }
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """The requested factors, and their trials; `side` is among the factors if there are several sides."""
+
+    factors: Factors
+    records: tuple[Record, ...]
+
+    @cached_property
+    def name(self) -> str:
+        """Its name by itself: `GEMM 16×4096×4096 bf16 in jax on cuda`."""
+        return names.name(self.factors)
+
+    @cached_property
+    def ok(self) -> tuple[Record, ...]:
+        """Its successful trials."""
+        return tuple(record for record in self.records if record.error is None)
+
+
+@dataclass(frozen=True)
+class Cases(Sequence[Configuration]):
+    """The configurations of results in the order of the plans that they come from, and the files that were not read."""
+
+    configurations: tuple[Configuration, ...]
+    faults: tuple[Fault, ...] = ()
+
+    @classmethod
+    def of(cls, records: Iterable[Record]) -> Cases:
+        """Group records by requested factors, each trial once."""
+        groups: dict[bytes, list[Record]] = {}
+        keys: dict[bytes, bytes] = {}
+        once = {record.trial_id: record for record in records}
+        for record in sorted(once.values(), key=lambda trial: (trial.run_id, trial.design.case_number, trial.trial_id)):
+            case = msgspec.json.encode(record.case)
+            if case not in keys:
+                keys[case] = msgspec.json.encode(factors_of(record.case))
+            groups.setdefault(keys[case], []).append(record)
+        return cls(tuple(Configuration(factors_of(group[0].case), tuple(group)) for group in groups.values()))
+
+    @classmethod
+    def of_sides(cls, several: Sequence[Side], faults: Sequence[Fault] = ()) -> Cases:
+        """Group trials by side and requested factors; the sides of a case are next to each other."""
+        by_case: dict[bytes, list[Configuration]] = {}
+        for side in several:
+            for one in cls.of(side.records):
+                factors = {SIDE: side.name, **one.factors} if len(several) > 1 else one.factors
+                by_case.setdefault(msgspec.json.encode(one.factors), []).append(Configuration(factors, one.records))
+        return cls(tuple(chain.from_iterable(by_case.values())), tuple(faults))
+
+    @overload
+    def __getitem__(self, index: int) -> Configuration: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Configuration, ...]: ...
+    def __getitem__(self, index: int | slice) -> Configuration | tuple[Configuration, ...]:
+        return self.configurations[index]
+
+    def __len__(self) -> int:
+        return len(self.configurations)
+
+    @cached_property
+    def records(self) -> tuple[Record, ...]:
+        """All trials, by configuration."""
+        return tuple(chain.from_iterable(one.records for one in self))
+
+    def where(self, words: Sequence[str]) -> Cases:
+        """Return what words such as `seq_len=128` select of the trials; raises `UserError` if they select none."""
+        known = [{**environment_of(record), **one.factors} for one in self for record in one.records]
+        keep = iter(chosen(words, known))
+        kept = (replace(one, records=tuple(record for record in one.records if next(keep))) for one in self)
+        return replace(self, configurations=tuple(one for one in kept if one.records))
+
+    def mixed_machines(self) -> list[str]:
+        """Describe for each side that the trials of a case come from several machines, in a line."""
+        of_side: dict[str, list[list[str]]] = {}
+        for one in self:
+            hosts = list(dict.fromkeys(record.machine.host for record in one.records))
+            of_side.setdefault(str(one.factors.get(SIDE, "")), []).append(hosts)
+        lines = []
+        for side, several in of_side.items():
+            if mixed := [hosts for hosts in several if len(hosts) > 1]:
+                every = list(dict.fromkeys(chain.from_iterable(mixed)))
+                more = f" and {len(every) - _LISTED} more" if len(every) > _LISTED else ""
+                lines.append(
+                    f"{side}: " * bool(side) + f"{part(len(mixed), len(several), 'case', 'mixes', 'mix')} trials of "
+                    f"several machines: {', '.join(every[:_LISTED])}{more}; `compare --by=host` tells them apart"
+                )
+        return lines
+
+
+def read(results: Sequence[Path], *, pool: bool = False) -> Cases:
+    """Read results as cases of sides, of one if `pool`; raises `UserError` if two sides contain the same trial."""
+    return Cases.of_sides(*sides.read(results, pool=pool))
