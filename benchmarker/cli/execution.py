@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
 import msgspec
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import print_json_list, print_text
+from benchmarker.cli.display.output import Output, Part, Text, print_text
 from benchmarker.cli.display.progress import Progress, working
-from benchmarker.cli.display.records import as_plain, print_cases
+from benchmarker.cli.display.records import as_plain, cases_output
 from benchmarker.cli.options.case import PAUSE_S
-from benchmarker.cli.preview import duration, preview, print_left_out
+from benchmarker.cli.preview import duration, left_out_output, preview
 from benchmarker.comparing import disturbances
-from benchmarker.formatting import clean
 from benchmarker.hooks import launchers
 from benchmarker.hooks.cases import Cases
 from benchmarker.hooks.metrics import load_metrics
@@ -28,9 +27,11 @@ from benchmarker.running.run import execute
 
 if TYPE_CHECKING:
     from benchmarker.api.launcher import Allocation
+    from benchmarker.hooks.metrics import Derive
     from benchmarker.planning.factors import Description
     from benchmarker.records.job import Job
     from benchmarker.records.plan import Plan
+    from benchmarker.records.record import Record
     from benchmarker.records.store import RunFolder
 
 
@@ -67,60 +68,61 @@ def execute_plan(
     results: Path,
     resume: bool,
     dry_run: bool,
-    as_json: bool,
-) -> int:
-    """Run or resume a plan, then print what was measured, failed, left out and disturbed; or preview it.
+) -> Output:
+    """Run or resume a plan; return what was measured, failed, left out and disturbed; or preview it.
 
-    Returns the exit status: 1 if a trial failed, otherwise 0. Raises `UserError` if a preview is to resume a run.
+    The exit status is 1 if a trial failed. Raises `UserError` if a preview is to resume a run.
     """
     if dry_run and resume:
         raise UserError("--dry-run shows the whole plan; leave --dry-run or --resume out")
     if dry_run:
-        return preview(wanted, results, False, as_json)
+        return preview(wanted, results, False)
     if wanted.sessions > 1 and not resume:
         for line in duration(wanted, results):
             print_text(line, "  ", err=True)
     allocation = launchers.allocation()
     opened = store.unfinished_run(results, wanted) if resume else store.new_run(results, wanted)
-    return _execute(opened, allocation, as_json)
+    return _execute(opened, allocation)
 
 
-def continue_run(path: Path, as_json: bool) -> int:
+def continue_run(path: Path) -> Output:
     """Go on with the run in a folder, as `execute_plan` does; one that was submitted gets its plan at its first start.
 
     Raises `UserError` if the folder is that of no run, or of one that only the command which began it can continue.
     """
     allocation = launchers.allocation()
     if job_of(path):
-        return _execute(submission.opened(path, allocation, planned), allocation, as_json)
+        return _execute(submission.opened(path, allocation, planned), allocation)
     plan = store.plan_of(path)
     if plan.looks:
         raise UserError(f"{path} is a run of `ab`; go on with the same command and --resume")
-    return _execute(store.continued(store.RunFolder(path, plan)), allocation, as_json)
+    return _execute(store.continued(store.RunFolder(path, plan)), allocation)
 
 
-def _execute(opened: AbstractContextManager[RunFolder], allocation: Allocation | None, as_json: bool) -> int:
-    """Run what is left of a run, and print all of it; returns the exit status."""
+def _execute(opened: AbstractContextManager[RunFolder], allocation: Allocation | None) -> Output:
+    """Run what is left of a run, and return all of it."""
     with opened as folder, Progress() as progress:
         for text in folder.plan.left_out:
             progress.say(f"left out: {text}")
         records = execute(folder, progress, allocation)
     derive = load_metrics()
-    if as_json:
-        print_json_list(as_plain(record, derive(record)) for record in records)
-    else:
-        cases = Cases.of(records)
-        print_cases(cases, derive, remedy="`show --wide` shows")
-        print_left_out(folder.plan)
-        if independent := [one for one in cases if one.factors["independent"]]:
-            from benchmarker.cli.display.scaling import print_devices
-            from benchmarker.comparing.scaling import scalings
+    disturbed = disturbances.of_records(records)
+    return Output(
+        _parts(records, derive, folder.plan),
+        (as_plain(record, derive(record)) for record in records),
+        1 if any(record.error for record in records) else 0,
+        notes=[Text(f"{disturbed}; {disturbed.advice}", "  ")] if disturbed.number else [],
+        stored=f"records: {folder.path}",
+    )
 
-            click.echo()
-            print_devices(scalings(independent, derive).devices)
-    found = disturbances.of_records(records)
-    if found.number:
-        print_text(f"{found}; {found.advice}", "  ", err=as_json)
-    if not as_json:
-        click.echo(f"\nrecords: {clean(str(folder.path))}", err=True)
-    return 1 if any(record.error for record in records) else 0
+
+def _parts(records: Sequence[Record], derive: Derive, plan: Plan) -> Iterator[Part]:
+    cases = Cases.of(records)
+    yield from cases_output(cases, derive, remedy="`show --wide` shows")
+    yield from left_out_output(plan)
+    if independent := [one for one in cases if one.factors["independent"]]:
+        from benchmarker.cli.display.scaling import devices_output
+        from benchmarker.comparing.scaling import scalings
+
+        yield ""
+        yield from devices_output(scalings(independent, derive).devices)

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
 import msgspec
 
 from benchmarker.cli.display.cases import case_columns
-from benchmarker.cli.display.output import print_json, print_table, print_text
+from benchmarker.cli.display.output import Output, Part, Text
 from benchmarker.cli.display.progress import Progress
 from benchmarker.formatting import count, duration_text
 from benchmarker.planning import estimate
 from benchmarker.records import store
 from benchmarker.records.factors import factors_of
 from benchmarker.running.run import probe_cases
+from benchmarker.tables.table import Table
 
 if TYPE_CHECKING:
     from benchmarker.planning.estimate import Forecast
     from benchmarker.records.plan import Plan
 
 
-def preview(plan: Plan, results: Path, with_probes: bool, as_json: bool) -> int:
-    """Print what a plan would run, without running it.
+def preview(plan: Plan, results: Path, with_probes: bool) -> Output:
+    """Return what a plan would run, without running it.
 
-    With probes, each case whose time no earlier record tells gets a short trial, which is not stored. Returns 1 if a
-    probe failed, otherwise 0.
+    With probes, each case whose time no earlier record tells gets a short trial, which is not stored. The exit status
+    is 1 if a probe failed.
     """
     earlier = store.read([results])[0]
     probes = {}
@@ -36,39 +37,37 @@ def preview(plan: Plan, results: Path, with_probes: bool, as_json: bool) -> int:
     forecast = estimate.forecast(
         plan, earlier, {index: record for index, record in probes.items() if record.error is None}
     )
-    status = int(any(record.error for record in probes.values()))
-    processes = len(plan.processes())
-    if as_json:
-        print_json(
-            {
-                "cases": plan.cases,
-                "trials": plan.trials,
-                "design": plan.design,
-                "processes": processes,
-                "sessions": plan.sessions,
-                "pauses_s": plan.pauses_s(0),
-                "left_out": plan.left_out,
-                "time": msgspec.to_builtins(forecast),
-            }
-        )
-        return status
+    data = {
+        "cases": plan.cases,
+        "trials": plan.trials,
+        "design": plan.design,
+        "processes": len(plan.processes()),
+        "sessions": plan.sessions,
+        "pauses_s": plan.pauses_s(0),
+        "left_out": plan.left_out,
+        "time": msgspec.to_builtins(forecast),
+    }
+    return Output(_parts(plan, forecast), data, int(any(record.error for record in probes.values())))
+
+
+def _parts(plan: Plan, forecast: Forecast) -> Iterator[Part]:
     cases = case_columns([factors_of(case) for case in plan.cases], wide=False)
+    yield from cases.shared
     if cases.headings:
-        print_table(cases.headings, cases.cells)
-    click.echo(
+        yield Table.of(cases.headings, cases.cells)
+    yield (
         f"\n{count(len(plan.cases), 'case')}, {count(plan.trials, 'trial')} of each ({plan.design}): "
-        f"{count(processes, 'process', 'processes')}"
+        f"{count(len(plan.processes()), 'process', 'processes')}"
     )
-    print_left_out(plan)
+    yield from left_out_output(plan)
     for line in _time(plan, forecast):
-        print_text(line, "  ")
-    return status
+        yield Text(line, "  ")
 
 
-def print_left_out(plan: Plan) -> None:
-    """Print a line for each requested item that is not run, with the reason."""
+def left_out_output(plan: Plan) -> Iterator[Part]:
+    """Yield a line for each requested item that is not run, with the reason."""
     for reason in plan.left_out:
-        print_text(f"left out: {reason}", "  ")
+        yield Text(f"left out: {reason}", "  ")
 
 
 def duration(plan: Plan, results: Path) -> list[str]:

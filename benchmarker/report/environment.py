@@ -9,7 +9,8 @@ import msgspec
 
 from benchmarker.hooks.cases import environment_of
 from benchmarker.machine import description
-from benchmarker.report.page_model import Cell, Column, Listing, Section, Table
+from benchmarker.report.page_model import Listing, Section
+from benchmarker.tables.table import Cell, Column, Table
 
 if TYPE_CHECKING:
     from benchmarker.records.record import Record

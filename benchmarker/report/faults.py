@@ -9,7 +9,8 @@ from benchmarker.comparing.disturbances import COUNTED_S, disturbances
 from benchmarker.formatting import part
 from benchmarker.hooks.names import name
 from benchmarker.records.factors import factors_of
-from benchmarker.report.page_model import Cell, Column, Listing, Section, Table
+from benchmarker.report.page_model import Listing, Section
+from benchmarker.tables.table import Cell, Column, Table
 
 if TYPE_CHECKING:
     from benchmarker.report.study import Study

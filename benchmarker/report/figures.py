@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarker.formatting import shortened, si
-from benchmarker.report.page_model import Axis, Bars, Boxes, Figure, Heat, Mark, Points, Table
+from benchmarker.report.page_model import Axis, Bars, Boxes, Figure, Heat, Mark, Points
 from benchmarker.report.text import readable
+from benchmarker.tables.table import Table
 
 WIDEST = 56
 """Longer row names are shortened in the middle."""

@@ -5,19 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from benchmarker.formatting import count
-from benchmarker.report.page_model import (
-    P_VALUE,
-    Axis,
-    Card,
-    Column,
-    Doubt,
-    Figure,
-    Heat,
-    Listing,
-    Page,
-    Section,
-    Table,
-)
+from benchmarker.report.page_model import Axis, Card, Doubt, Figure, Heat, Listing, Page, Section
+from benchmarker.tables.table import P_VALUE, Column, Table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

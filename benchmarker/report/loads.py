@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarker.formatting import count, si
-from benchmarker.report.page_model import Axis, Card, Cell, Column, Doubt, Figure, Listing, Page, Points, Section, Table
+from benchmarker.report.page_model import Axis, Card, Doubt, Figure, Listing, Page, Points, Section
 from benchmarker.serving.doubts import doubts
 from benchmarker.serving.latency import Figures, figures_of
 from benchmarker.serving.session import named
@@ -26,6 +26,7 @@ from benchmarker.serving.words import (
     named_load,
     overload,
 )
+from benchmarker.tables.table import Cell, Column, Table
 
 if TYPE_CHECKING:
     from benchmarker.files.atomic import Fault

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from benchmarker.formatting import shortened, si
 from benchmarker.machine.description import restriction
-from benchmarker.report.page_model import Cell, Column, Listing, Section, Table
+from benchmarker.report.page_model import Listing, Section
+from benchmarker.tables.table import Cell, Column, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

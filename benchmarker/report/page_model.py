@@ -2,39 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, Literal
 
 from benchmarker.comparing.results import Verdict
-
-Cell = str | int | float | bool | None
-RATIO, P_VALUE = "ratio", "p"
-"""The units of columns of ratios and of p-values, which are shown as in a terminal."""
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of a table.
-
-    `unit` is the unit of its numbers (`%` for shares), `numeric` is set if it has any. `command` is set if its texts
-    are commands, whose words are not broken across lines, `prose` if they are sentences.
-    """
-
-    name: str
-    unit: str = ""
-    numeric: bool = False
-    command: bool = False
-    prose: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Rows of raw values. `rest` is a row that sums up the rows left out; `marked` rows are highlighted."""
-
-    columns: tuple[Column, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    rest: tuple[Cell, ...] | None = None
-    marked: frozenset[int] = frozenset()
+from benchmarker.tables.table import Column, Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,3 +165,17 @@ class Page:
         "No trial failed or is missing, none is known to have been disturbed, and no difference between the sides was "
         "found."
     )
+
+
+def plain(part: Any) -> Any:
+    """Return the page, or a part of it, as values for JSON: of a table, its columns and its rows of raw values."""
+    if isinstance(part, tuple | list):
+        return [plain(inner) for inner in part]
+    if not is_dataclass(part) or isinstance(part, type):
+        return part
+    names = [field.name for field in fields(part)]
+    if isinstance(part, Table):
+        names = ["columns", "rows", "rest", "marked"]
+    elif isinstance(part, Column):
+        names = ["name", "unit", "numeric", "command", "prose"]
+    return {name: plain(getattr(part, name)) for name in names}

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarker.api.errors import UserError
-from benchmarker.report.page_model import Axis, Column, Figure, Points, Section, Table
+from benchmarker.report.page_model import Axis, Figure, Points, Section
+from benchmarker.tables.table import Column, Table
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarker.api.errors import UserError
 from benchmarker.formatting import count
-from benchmarker.report.page_model import Axis, Bars, Cell, Column, Figure, Listing, Section, Table
+from benchmarker.report.page_model import Axis, Bars, Figure, Listing, Section
 from benchmarker.report.study import drawn, named_columns, names_of
+from benchmarker.tables.table import Cell, Column, Table
 
 if TYPE_CHECKING:
     from pathlib import Path

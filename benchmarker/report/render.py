@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
@@ -11,11 +10,10 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from benchmarker.comparing.formatting import figure
-from benchmarker.formatting import si
 from benchmarker.report.figures import escaped, specification
-from benchmarker.report.page_model import P_VALUE, RATIO, Cell, Column, Figure
+from benchmarker.report.page_model import Figure
 from benchmarker.report.text import prose, readable
+from benchmarker.tables.table import cell_text
 
 if TYPE_CHECKING:
     from benchmarker.report.page_model import Page
@@ -42,9 +40,8 @@ def render(page: Page) -> bytes:
     text = environment.from_string((here / "page.html").read_text("utf-8")).render(
         page=page,
         marks=MARKS,
-        amount=cell,
+        amount=cell_text,
         prose=prose,
-        heading=heading,
         is_long=lambda table: len(table.rows) > LONG,
         is_figure=lambda part: isinstance(part, Figure),
         style=Markup((here / "page.css").read_text("utf-8")),  # noqa: S704
@@ -57,31 +54,3 @@ def render(page: Page) -> bytes:
 
 def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-
-
-_UNIT = re.compile(r"(?<!_per)_(s|J|W|bytes)$")
-
-
-def heading(column: Column) -> str:
-    """Return the heading of a column; units are shown in the cells, except for rates."""
-    name = _UNIT.sub("", column.name) if column.unit else column.name
-    return name.replace("_per_", "/").replace("_", " ") if column.numeric else name
-
-
-def cell(value: Cell, column: Column) -> str:
-    """Return a value as text for a table."""
-    if value is None:
-        return "-" if column.numeric else ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, str):
-        return value
-    if column.unit == RATIO:
-        return figure(value)
-    if column.unit == P_VALUE:
-        return f"{value:.2g}"
-    if column.unit == "%":
-        return f"{value:.1%}"
-    if column.unit:
-        return si(value, column.unit)
-    return str(value) if isinstance(value, int) else f"{value:.4g}" if abs(value) < 10_000 else f"{value:.0f}"

@@ -6,7 +6,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from benchmarker.formatting import si
-from benchmarker.report.page_model import Axis, Cell, Column, Figure, Points, Section, Table
+from benchmarker.report.page_model import Axis, Figure, Points, Section
+from benchmarker.tables.table import Cell, Column, Table
 
 if TYPE_CHECKING:
     from benchmarker.records.factors import Value

@@ -10,8 +10,9 @@ from benchmarker.comparing.scaling_results import labels, sentence, shown
 from benchmarker.hooks.cases import Cases
 from benchmarker.records.sides import Side
 from benchmarker.records.step_times import STRAGGLER, local_times
-from benchmarker.report.page_model import RATIO, Axis, Cell, Column, Figure, Listing, Points, Section, Table
+from benchmarker.report.page_model import Axis, Figure, Listing, Points, Section
 from benchmarker.report.study import named_columns, names_of
+from benchmarker.tables.table import RATIO, Cell, Column, Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

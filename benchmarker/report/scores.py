@@ -8,7 +8,8 @@ from benchmarker.comparing.formatting import measure, short, verdict, words_of
 from benchmarker.formatting import si
 from benchmarker.procurement.ranking import in_words
 from benchmarker.records.factors import label
-from benchmarker.report.page_model import RATIO, Cell, Column, Listing, Section, Table
+from benchmarker.report.page_model import Listing, Section
+from benchmarker.tables.table import RATIO, Cell, Column, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarker.records.step_times import step_times
-from benchmarker.report.page_model import Axis, Bars, Boxes, Cell, Column, Figure, Mark, Points, Section, Table
+from benchmarker.report.page_model import Axis, Bars, Boxes, Figure, Mark, Points, Section
 from benchmarker.report.study import MOST_DRAWN, drawn, named_columns, names_of, panels, row_names
 from benchmarker.stats.classical import Description, describe
 from benchmarker.stats.median_interval import MIN_BLOCKS_FOR_INTERVAL, median_interval
+from benchmarker.tables.table import Cell, Column, Table
 
 if TYPE_CHECKING:
     from benchmarker.report.study import Group, Study

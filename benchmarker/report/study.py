@@ -14,8 +14,8 @@ from benchmarker.formatting import shortened
 from benchmarker.hooks import names
 from benchmarker.hooks.cases import Cases, Configuration
 from benchmarker.records.factors import Factors, factors_of, text, varying
-from benchmarker.report.page_model import Column
 from benchmarker.roofline.model import rooflines
+from benchmarker.tables.table import Column
 
 if TYPE_CHECKING:
     from benchmarker.comparing.matching import Match

@@ -8,8 +8,9 @@ from benchmarker.comparing.diagnosis import skewed
 from benchmarker.formatting import count
 from benchmarker.records.factors import varying
 from benchmarker.records.step_times import MEAN_STEP_TIME
-from benchmarker.report.page_model import Column, Listing, Section, Table
+from benchmarker.report.page_model import Listing, Section
 from benchmarker.report.study import named_columns, names_of
+from benchmarker.tables.table import Column, Table
 
 if TYPE_CHECKING:
     from benchmarker.api.metric import Metric

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from benchmarker.formatting import si
 from benchmarker.hooks import names
 from benchmarker.records.factors import DEFAULTS, Value
-from benchmarker.report.page_model import Axis, Cell, Column, Figure, Points, Section, Table
+from benchmarker.report.page_model import Axis, Figure, Points, Section
 from benchmarker.stats.median_interval import MIN_BLOCKS_FOR_INTERVAL, median_interval
+from benchmarker.tables.table import Cell, Column, Table
 
 if TYPE_CHECKING:
     from benchmarker.api.metric import Plot

@@ -8,8 +8,9 @@ from benchmarker.api.precision import UNIT_ROUNDOFF
 from benchmarker.comparing.pareto import by_work, front
 from benchmarker.formatting import count, si
 from benchmarker.hooks.cases import Configuration
-from benchmarker.report.page_model import Axis, Column, Figure, Listing, Points, Section, Table
+from benchmarker.report.page_model import Axis, Figure, Listing, Points, Section
 from benchmarker.report.study import MOST_DRAWN, named_columns, names_of
+from benchmarker.tables.table import Column, Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,8 +19,9 @@ from benchmarker.comparing.formatting import (
 )
 from benchmarker.comparing.results import METHODS
 from benchmarker.report.answer import gain
-from benchmarker.report.page_model import P_VALUE, RATIO, Axis, Cell, Column, Figure, Listing, Points, Section, Table
+from benchmarker.report.page_model import Axis, Figure, Listing, Points, Section
 from benchmarker.report.study import MOST_DRAWN
+from benchmarker.tables.table import P_VALUE, RATIO, Cell, Column, Table
 
 if TYPE_CHECKING:
     from benchmarker.comparing.results import Comparison

@@ -1,4 +1,4 @@
-"""Sheets as Markdown, LaTeX, HTML and CSV; names from records are escaped in each."""
+"""Tables as Markdown, LaTeX, HTML and CSV; names from records are escaped in each."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import csv
 import io
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from benchmarker.formatting import clean, spreadsheet_text
-
-if TYPE_CHECKING:
-    from benchmarker.tables.sheet import Cell, Sheet
+from benchmarker.tables import terminal
+from benchmarker.tables.table import Cell, Column, Shown, Table, cell_text
 
 _MARKDOWN = re.compile(r"[\\`*\[\]<>|~&$]|(?<![^\W_])_|_(?![^\W_])")
 """What Markdown would take as markup. An underscore between letters is none."""
@@ -44,35 +43,36 @@ _MINUS, _DASHES = re.compile(r"(?<![\w.])-(?=\d)"), re.compile("-(?=-)")
 """The sign of a number; hyphens that LaTeX would join to a dash."""
 
 
-def markdown(sheet: Sheet) -> str:
-    """Return a sheet as a table of GitHub Flavored Markdown, with the notes as a list."""
+def markdown(table: Table) -> str:
+    """Return a table in GitHub Flavored Markdown, with the notes as a list."""
 
     def line(cells: Iterable[str]) -> str:
         return f"| {' | '.join(cells)} |"
 
-    rules = ["---:" if column.is_number else ":---" for column in sheet.columns]
+    columns, rows = table.printed
+    rules = ["---:" if column.numeric else ":---" for column in columns]
     lines = [
-        *([f"**{_markdown(sheet.title)}**", ""] if sheet.title else []),
-        line(_markdown(column.heading) for column in sheet.columns),
+        *([f"**{_markdown(table.title)}**", ""] if table.title else []),
+        line(_markdown(column.heading) for column in columns),
         line(rules),
-        *(line(_bold(cell, _markdown, "**{}**") for cell in row) for row in sheet.rows),
-        *(["", *(f"- {_markdown(each)}" for each in remarks)] if (remarks := sheet.remarks()) else []),
+        *(line(text for text in _texts(row, columns, _markdown, "**{}**")) for row in rows),
+        *(["", *(f"- {_markdown(each)}" for each in remarks)] if (remarks := table.remarks()) else []),
     ]
     return "\n".join(lines) + "\n"
 
 
-def latex(sheet: Sheet) -> str:
-    """Return a sheet as a floating table of LaTeX, which needs the package booktabs."""
+def latex(table: Table) -> str:
+    """Return a table as a floating table of LaTeX, which needs the package booktabs."""
+    columns, rows = table.printed
     lines = [
         "% needs \\usepackage{booktabs}",
         "\\begin{table}",
         "  \\centering",
-        *([f"  \\caption{{{_latex(sheet.title)}}}"] if sheet.title else []),
-        f"  \\begin{{tabular}}{{{''.join('r' if column.is_number else 'l' for column in sheet.columns)}}}",
+        *([f"  \\caption{{{_latex(table.title)}}}"] if table.title else []),
+        f"  \\begin{{tabular}}{{{''.join('r' if column.numeric else 'l' for column in columns)}}}",
         "    \\toprule",
     ]
-    for level in range(sheet.levels):
-        spans = sheet.spans(level)
+    for spans in heading_levels(columns):
         texts = [_latex(text) for text, _ in spans]
         cells = [
             f"\\multicolumn{{{n}}}{{c}}{{{text}}}" if n > 1 else text for text, (_, n) in zip(texts, spans, strict=True)
@@ -85,44 +85,45 @@ def latex(sheet: Sheet) -> str:
             first += n
         lines += [f"    {' '.join(rules)}"] if rules else []
     lines.append("    \\midrule")
-    for row in sheet.rows:
-        cells = [_bold(cell, _latex, "\\textbf{{{}}}") for cell in row]
+    for row in rows:
+        cells = _texts(row, columns, _latex, "\\textbf{{{}}}")
         lines.append(f"    {' & '.join(cells)} \\\\")
     lines += ["    \\bottomrule", "  \\end{tabular}"]
-    if remarks := sheet.remarks():
+    if remarks := table.remarks():
         lines += ["", "  \\smallskip", "  \\footnotesize\\raggedright"]
         lines += [f"  {_latex(each)}\\par" for each in remarks]
     return "\n".join([*lines, "\\end{table}"]) + "\n"
 
 
-def html(sheet: Sheet) -> str:
-    """Return a sheet as an HTML page with one table, which other pages can include."""
+def html(table: Table) -> str:
+    """Return an HTML page with one table, which other pages can include."""
+    columns, rows = table.printed
     lines = [
         '<!doctype html>\n<meta charset="utf-8">',
-        f"<title>{escape(clean(sheet.title or 'Table'))}</title>",
+        f"<title>{escape(clean(table.title or 'Table'))}</title>",
         "<style>table { border-collapse: collapse } th, td { padding: 0.2em 0.6em; text-align: left }"
         " caption { text-align: left; font-weight: bold } .number { text-align: right; white-space: nowrap }"
         " thead { border-bottom: 1px solid }</style>",
         "<table>",
-        *([f"<caption>{escape(clean(sheet.title))}</caption>"] if sheet.title else []),
+        *([f"<caption>{escape(clean(table.title))}</caption>"] if table.title else []),
         "<thead>",
     ]
-    for level in range(sheet.levels):
+    for spans in heading_levels(columns):
         cells = (
             f'<th scope="{"colgroup" if n > 1 else "col"}"{f" colspan={n}" if n > 1 else ""}>{escape(clean(text))}</th>'
-            for text, n in sheet.spans(level)
+            for text, n in spans
         )
         lines.append(f"<tr>{''.join(cells)}</tr>")
     lines += ["</thead>", "<tbody>"]
-    for row in sheet.rows:
-        texts = [_bold(cell, lambda text: escape(clean(text)), "<strong>{}</strong>") for cell in row]
-        heads = [f'<th scope="row">{text}</th>' for text in texts[: sheet.labels]]
+    for row in rows:
+        texts = _texts(row, columns, lambda text: escape(clean(text)), "<strong>{}</strong>")
+        heads = [f'<th scope="row">{text}</th>' for text in texts[: table.labels]]
         cells = (
-            f'<td class="number">{text}</td>' if column.is_number else f"<td>{text}</td>"
-            for text, column in zip(texts[sheet.labels :], sheet.columns[sheet.labels :], strict=True)
+            f'<td class="number">{text}</td>' if column.numeric else f"<td>{text}</td>"
+            for text, column in zip(texts[table.labels :], columns[table.labels :], strict=True)
         )
         lines.append(f"<tr>{''.join([*heads, *cells])}</tr>")
-    lines += ["</tbody>", "</table>", *(f"<p>{escape(clean(each))}</p>" for each in sheet.remarks())]
+    lines += ["</tbody>", "</table>", *(f"<p>{escape(clean(each))}</p>" for each in table.remarks())]
     return "\n".join(lines) + "\n"
 
 
@@ -133,16 +134,40 @@ def csv_text(headings: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
     return text.getvalue()
 
 
-FORMATS: Mapping[str, Callable[[Sheet], str]] = {
+FORMATS: Mapping[str, Callable[[Table], str]] = {
+    "text": terminal.text,
     "markdown": markdown,
     "latex": latex,
-    "csv": lambda sheet: csv_text(sheet.plain_headings, sheet.plain_rows),
+    "csv": lambda table: csv_text(*table.data),
     "html": html,
 }
 
 
-def _bold(cell: Cell, escaped: Callable[[str], str], bold: str) -> str:
-    return bold.format(escaped(cell.text)) if cell.best else escaped(cell.text)
+def heading_levels(columns: Sequence[Column]) -> list[list[tuple[str, int]]]:
+    """Return the headings of each level from the top down, each with the number of columns that it spans.
+
+    The heading of a column with fewer levels stands on the lowest one.
+    """
+    several = [column.levels or (column.heading,) for column in columns]
+    depth = max(map(len, several), default=1)
+    paths = [("",) * (depth - len(levels)) + levels for levels in several]
+    found = []
+    for level in range(depth):
+        spans: list[tuple[str, int]] = []
+        for above, path in zip([None, *paths], paths, strict=False):
+            is_same = above and above[: level + 1] == path[: level + 1] and path[level] and level < depth - 1
+            spans.append((path[level], spans.pop()[1] + 1 if is_same else 1))
+        found.append(spans)
+    return found
+
+
+def _texts(row: Sequence[Cell], columns: Sequence[Column], escaped: Callable[[str], str], bold: str) -> list[str]:
+    """Return the cells of a row as escaped texts, the best in bold."""
+    texts = [escaped(cell_text(cell, column)) for cell, column in zip(row, columns, strict=True)]
+    return [
+        bold.format(text) if isinstance(cell, Shown) and cell.best else text
+        for text, cell in zip(texts, row, strict=True)
+    ]
 
 
 def _markdown(text: str) -> str:

@@ -1,10 +1,9 @@
-"""Lay out the cells of a grid as a sheet: headings with units, and values with the digits that matter."""
+"""Lay out the cells of a grid as a table: headings with units, and values with the digits that matter."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from benchmarker.comparing.formatting import measure
@@ -13,7 +12,7 @@ from benchmarker.records.factors import text
 from benchmarker.tables.figures import PARAMETERS
 from benchmarker.tables.grid import described
 from benchmarker.tables.notes import notes_on, what_bold_means
-from benchmarker.tables.sheet import Cell, Column, Sheet
+from benchmarker.tables.table import Cell, Column, Shown, Table
 
 if TYPE_CHECKING:
     from benchmarker.comparing.results import Comparison, Rules
@@ -33,19 +32,15 @@ _MARKS = {"same": " =", "undecided": " ?"}
 """What stands after a difference in percent, by its verdict."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """A printed column: its heading, its cell in each row, and its plain values in each row by the name for CSV."""
-
-    column: Column
-    cells: Sequence[Cell]
-    plain: Mapping[str, Sequence[Any]]
+_Part = tuple[Column, Sequence[Cell]]
+"""A column and its cell in each row."""
 
 
-def sheet(grid: Grid, values: Sequence[Value], rules: Rules, title: str | None, *, intervals: bool) -> Sheet:
+def laid_out(grid: Grid, values: Sequence[Value], rules: Rules, title: str | None, *, intervals: bool) -> Table:
     """Lay out the values of a grid; without `intervals`, they decide only how many digits are printed.
 
     A number of parameters that is the same in a whole row has one column. The default title is what all cases share.
+    CSV has numbers in units without prefix, and the ends of intervals in columns of their own.
     """
     parts = [_label(grid, at, name) for at, name in enumerate(grid.row_factors)]
     whole = [each for each in values if _is_of_row(grid, each)]
@@ -54,20 +49,26 @@ def sheet(grid: Grid, values: Sequence[Value], rules: Rules, title: str | None, 
     alone = len(inner) == 1 and bool(grid.column_factors)
     for column in grid.columns:
         for each in inner:
-            parts.append(_value(grid, each, column, alone=alone, intervals=intervals))
+            parts += _value(grid, each, column, alone=alone, intervals=intervals)
             if each.baseline and (base := each.baseline.columns.get(column)):
                 parts += _difference(grid, each, column, base, alone=alone, intervals=intervals)
-    told = measure(inner[0].figures.name) if len(inner) == 1 else ""
-    return Sheet(
-        title=": ".join(filter(None, [told, grid.shared])) if title is None else title,
-        columns=tuple(each.column for each in parts),
-        rows=tuple(zip(*(each.cells for each in parts), strict=True)),
-        labels=len(grid.row_factors),
+    named = measure(inner[0].figures.name) if len(inner) == 1 else ""
+    headings = [column.heading for column, _ in parts if column.only != "data"]
+    labels = len(grid.row_factors)
+    return Table(
+        tuple(column for column, _ in parts),
+        tuple(zip(*(cells for _, cells in parts), strict=True)),
+        title=": ".join(filter(None, [named, grid.shared])) if title is None else title,
+        labels=labels,
         notes=tuple(notes_on(grid, values, rules, intervals=intervals)),
         bold=what_bold_means(values, rules),
-        plain_headings=tuple(name for each in parts for name in each.plain),
-        plain_rows=tuple(zip(*(of for each in parts for of in each.plain.values()), strict=True)),
+        drop=tuple(headings[:labels:-1]),
     )
+
+
+def _data(name: str, cells: Sequence[Any]) -> _Part:
+    """Return a column that only CSV has."""
+    return Column(name, only="data"), cells
 
 
 def _unit(figures: Figures) -> tuple[float, str]:
@@ -85,8 +86,8 @@ def _heading(figures: Figures, unit: str) -> str:
 def _label(grid: Grid, at: int, name: str) -> _Part:
     values = [row[at] for row in grid.rows]
     is_number = all(type(value) in (int, float) for value in values)
-    cells = [Cell(grid.told(name, value, text(value))) for value in values]
-    return _Part(Column((name,), is_number), cells, {name: values})
+    cells = [Shown(value, grid.told(name, value, text(value))) for value in values]
+    return Column(name, numeric=is_number, levels=(name,)), cells
 
 
 def _is_of_row(grid: Grid, value: Value) -> bool:
@@ -104,31 +105,31 @@ def _of_row(grid: Grid, figures: Figures) -> _Part:
     """Return the column of a value that is the same in all columns of each row."""
     size, unit = _unit(figures)
     found = [_in_row(grid, figures, row)[0] for row in grid.rows]
-    return _Part(
-        Column((_heading(figures, unit),)),
-        [Cell(MISSING if each.value is None else shown(each.value / size, None)) for each in found],
-        {figures.name: [each.value for each in found]},
-    )
+    cells = [Shown(each.value, MISSING if each.value is None else shown(each.value / size, None)) for each in found]
+    return Column(figures.name, numeric=True, levels=(_heading(figures, unit),)), cells
 
 
-def _value(grid: Grid, value: Value, column: Key, *, alone: bool, intervals: bool) -> _Part:
-    """Return the column of a value; `alone` if it is the only one, so that its name stands in the title."""
+def _value(grid: Grid, value: Value, column: Key, *, alone: bool, intervals: bool) -> list[_Part]:
+    """Return the columns of a value; `alone` if it is the only one, so that its name stands in the title."""
     figures, (size, unit) = value.figures, _unit(value.figures)
     groups = grid.words(column)
-    found = [figures.cells.get((row, column)) for row in grid.rows]
+    in_rows = [figures.cells.get((row, column)) for row in grid.rows]
     cells = []
-    for row, each in zip(grid.rows, found, strict=True):
-        if each is None or each.value is None:
-            cells.append(Cell((each and each.failure) or MISSING))
+    for row, of in zip(grid.rows, in_rows, strict=True):
+        if of is None or of.value is None:
+            failure = of.failure if of else ""
+            cells.append(Shown(failure or None, failure or MISSING))
         else:
-            ends = None if each.low is None or each.high is None else (each.low / size, each.high / size)
-            cells.append(Cell(shown(each.value / size, ends, interval=intervals), (row, column) in value.bold))
+            ends = None if of.low is None or of.high is None else (of.low / size, of.high / size)
+            told = shown(of.value / size, ends, interval=intervals)
+            cells.append(Shown(of.value, told, best=(row, column) in value.bold))
     name = " ".join([*groups, figures.name])
-    plain: dict[str, Sequence[Any]] = {name: [each and (each.failure or each.value) for each in found]}
+    levels = (*groups, (alone and unit) or _heading(figures, unit))
+    parts: list[_Part] = [(Column(name, numeric=True, levels=levels), cells)]
     if figures.spread and intervals:
-        plain |= {f"{name} low": [each and each.low for each in found]}
-        plain |= {f"{name} high": [each and each.high for each in found]}
-    return _Part(Column((*groups, (alone and unit) or _heading(figures, unit))), cells, plain)
+        parts.append(_data(f"{name} low", [of and of.low for of in in_rows]))
+        parts.append(_data(f"{name} high", [of and of.high for of in in_rows]))
+    return parts
 
 
 def _difference(grid: Grid, value: Value, column: Key, base: Key, *, alone: bool, intervals: bool) -> list[_Part]:
@@ -143,14 +144,17 @@ def _difference(grid: Grid, value: Value, column: Key, base: Key, *, alone: bool
         for change, each in zip(changes, compared, strict=True)
     ]
     name, what = " ".join([*groups, figures.name]), "" if alone else measure(figures.name)
-    plain = {
-        f"{name} {heading}": [getattr(each, field, None) for each in compared]
-        for heading, field in {"ratio": "ratio", "ratio low": "low", "ratio high": "high", "verdict": "verdict"}.items()
-    }
+    fields = {"ratio": "ratio", "ratio low": "low", "ratio high": "high", "verdict": "verdict"}
     absolute, relative = (" ".join(filter(None, [what, "Δ", of])) for of in (unit, "%"))
+    shares = [Shown(None, _relative(each, intervals)) for each in compared]
+    differences = [Shown(change, amount) for change, amount in zip(changes, amounts, strict=True)]
     return [
-        _Part(Column((*groups, relative)), [Cell(_relative(each, intervals)) for each in compared], plain),
-        _Part(Column((*groups, absolute)), list(map(Cell, amounts)), {f"{name} difference": changes}),
+        (Column(f"{name} change", numeric=True, levels=(*groups, relative), only="print"), shares),
+        *(
+            _data(f"{name} {heading}", [getattr(each, field, None) for each in compared])
+            for heading, field in fields.items()
+        ),
+        (Column(f"{name} difference", numeric=True, levels=(*groups, absolute)), differences),
     ]
 
 
@@ -198,7 +202,7 @@ def _rounded(value: float, half: float | None) -> str:
     return f"{value:z.{min(decimals(half), max(0, MOST_DIGITS - before))}f}"
 
 
-def plain(grid: Grid, values: Sequence[Value], made: Sheet) -> dict[str, Any]:
+def plain(grid: Grid, values: Sequence[Value], made: Table) -> dict[str, Any]:
     """Return the table as values for JSON: each cell with its value, its spread, and its comparison if it has one."""
     differences = [dict(zip(each.difference.places, each.difference.comparisons, strict=True)) for each in values]
     return {

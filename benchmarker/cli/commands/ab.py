@@ -6,6 +6,7 @@ import os
 import shlex
 from collections.abc import Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,8 @@ import click
 
 from benchmarker.api.case import Case
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.comparisons import print_family
-from benchmarker.cli.display.output import json_option, print_json, print_text
+from benchmarker.cli.display.comparisons import family_output
+from benchmarker.cli.display.output import Output, Text, output_options
 from benchmarker.cli.display.progress import Progress, progress_options, verbose, working
 from benchmarker.cli.options import completion
 from benchmarker.cli.options.case import case_options, store_options, take_measuring
@@ -24,7 +25,6 @@ from benchmarker.cli.options.types import Choice, Duration, Integer, Share
 from benchmarker.comparing import matching
 from benchmarker.comparing.judge import compare
 from benchmarker.comparing.stopping import Referee
-from benchmarker.formatting import clean
 from benchmarker.hooks import launchers
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.machine import gpus
@@ -72,7 +72,7 @@ def _side(**options: Any) -> dict[str, Any]:
 @judging_options
 @store_options
 @partial(progress_options, verbose_help="Print each stage and how long it took, and the tests behind the verdict.")
-@json_option
+@output_options(tables=False)
 def command(
     a: str,
     b: str,
@@ -86,9 +86,8 @@ def command(
     strict: bool,
     results: Path,
     resume: bool,
-    as_json: bool,
     **judging: Any,
-) -> int:
+) -> Output:
     """Compare two configurations in rounds (a trial of A and one of B) until one is faster or both are within δ.
 
     Options of `run` define what is measured and how. Options for one side go into --a or --b, in quotes if there are
@@ -135,14 +134,11 @@ def command(
         records = execute(folder, progress, allocation, referee)
     made = matching.within(records)
     family = compare(made.matches, rules, derive, shared=made.shared)
-    if as_json:
-        print_json({"family": family, "ended": referee.ended, "records": str(folder.path)})
-    else:
-        print_family(family, verbose=verbose())
-        print_text(f"  {referee.ended}", "    ")
-        click.echo(f"\nrecords: {clean(str(folder.path))}", err=True)
     (comparison,) = family.comparisons
-    return 1 if 0 in comparison.trials else status_of([comparison], unwanted, strict)
+    status = 1 if 0 in comparison.trials else status_of([comparison], unwanted, strict)
+    end = [Text(f"  {referee.ended}", "    ")]
+    data = {"family": family, "ended": referee.ended, "records": str(folder.path)}
+    return Output(chain(family_output(family, verbose=verbose()), end), data, status, stored=f"records: {folder.path}")
 
 
 def _case(side: str, common: Sequence[str], own: str) -> tuple[Case, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from click.core import ParameterSource
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.ceiling_measurement import QUICK_NOTE, keep, measure_quickly, plan_of
-from benchmarker.cli.display.output import json_option, print_json, print_table, print_text
+from benchmarker.cli.display.output import OUTPUT, Output, Part, Text, output_options
 from benchmarker.cli.display.progress import Progress, progress_options
 from benchmarker.cli.options import completion
 from benchmarker.cli.options.case import case_options
@@ -25,6 +26,7 @@ from benchmarker.records import ceilings, store
 from benchmarker.records.ceilings import Ceiling
 from benchmarker.records.factors import Value, label, text
 from benchmarker.running.ceilings import measure
+from benchmarker.tables.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -82,7 +84,7 @@ _ONE = ("batch_size", 1)
 )
 @click.option("--known", "only_known", is_flag=True, help="Measure nothing; show the stored ceilings.")
 @progress_options
-@json_option
+@output_options()
 def command(
     frameworks: str | None,
     precisions: str,
@@ -94,8 +96,7 @@ def command(
     results: Path,
     resume: bool,
     only_known: bool,
-    as_json: bool,
-) -> int:
+) -> Output:
     """Measure the device's peak FLOP/s (matrix products) and peak memory bandwidth in bytes/s (copy and triad).
 
     It also measures in bytes/s how fast products of one row (matvec) and of eight rows (matvec_8) read a weight matrix,
@@ -114,13 +115,12 @@ def command(
     """
     context = click.get_current_context()
     if only_known:
-        others = {param.name or "" for param in context.command.params} - {"only_known", "as_json"}
+        others = {param.name or "" for param in context.command.params} - {"only_known", *OUTPUT}
         _refuse(context, others, "--known measures nothing and shows all stored ceilings; leave {} out")
         known = ceilings.known()
         for fault in known.faults:
             click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
-        _print(known.known, as_json)
-        return 1 if known.faults else 0
+        return Output(_output(known.known), [_plain(ceiling) for ceiling in known.known], 1 if known.faults else 0)
     if not thorough:
         _refuse(context, _OF_THOROUGH, "{} is of a thorough measurement; add --thorough, or leave it out")
     names = names_of(frameworks, "gemm") if frameworks else registry.implementing("gemm")
@@ -140,19 +140,19 @@ def command(
     else:
         plan, measured, found = measure_quickly(names, wanted, where)
         records = measured
-    _print(found, as_json)
-    if thorough:
-        click.echo(f"\nrecords: {clean(str(folder))}", err=True)
-    for record in records:
-        if record.error:
-            click.echo(clean(f"failed: {record.trial_id}: {record.error.message}"), err=True)
     missing = _missing(plan, wanted, found)
-    for kind in missing:
-        click.echo(clean(f"not measured: {kind}"), err=True)
+    told = [f"failed: {record.trial_id}: {record.error.message}" for record in records if record.error]
+    told += [f"not measured: {kind}" for kind in missing]
     if not thorough:
         about = duration_text(thorough_s(plan, trials))
-        print_text(f"note: {QUICK_NOTE}; --thorough measures them in about {about}", "  ", err=True)
-    return 1 if missing or any(record.error for record in measured) else 0
+        told.append(f"note: {QUICK_NOTE}; --thorough measures them in about {about}")
+    return Output(
+        _output(found),
+        [_plain(ceiling) for ceiling in found],
+        1 if missing or any(record.error for record in measured) else 0,
+        notes=[Text(text, err=True) for text in told],
+        stored=f"records: {folder}" if thorough else "",
+    )
 
 
 def _missing(plan: Plan, precisions: Sequence[str], found: Sequence[Ceiling]) -> list[str]:
@@ -171,13 +171,10 @@ def _refuse(context: click.Context, names: Collection[str], why: str) -> None:
             raise UserError(why.format(param.opts[0]))
 
 
-def _print(found: Sequence[Ceiling], as_json: bool) -> None:
-    """Print the ceilings, highest first for each device, resource and precision, with the vendor's peak if known."""
-    if as_json:
-        print_json([_plain(each) for each in found])
-        return
+def _output(found: Sequence[Ceiling]) -> Iterator[Part]:
+    """Yield the ceilings, highest first for each device, resource and precision, with the vendor's peak if known."""
     if not found:
-        click.echo("no ceiling is known; run `benchmarker ceilings` to measure those of this device")
+        yield "no ceiling is known; run `benchmarker ceilings` to measure those of this device"
         return
     ordered = sorted(found, key=lambda each: (str(each.device), each.resource, each.precision, -each.value))
     headings = [
@@ -198,7 +195,7 @@ def _print(found: Sequence[Ceiling], as_json: bool) -> None:
         headings += ["vendor peak", "of peak"]
         rows = [[*row, *_beside(each)] for row, each in zip(rows, ordered, strict=True)]
     drop = ["vendor peak", "of peak", "trials", "parameters", "measured", "high", "low", "method"]
-    print_table(headings, rows, drop=drop, remedy="--json has")
+    yield Table.of(headings, rows, drop=drop)
 
 
 def _unit(each: Ceiling) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,7 +11,7 @@ import msgspec
 
 from benchmarker.api.case import MODES
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import json_option, print_json, print_table
+from benchmarker.cli.display.output import Output, Part, output_options
 from benchmarker.cli.display.progress import progress_options, working
 from benchmarker.cli.options import completion
 from benchmarker.cli.options.case import WHAT, case_options
@@ -21,6 +22,7 @@ from benchmarker.machine import gpus
 from benchmarker.planning.capabilities import abilities
 from benchmarker.planning.cases import make_case
 from benchmarker.running.check import Finding, check_modes, compare_losses
+from benchmarker.tables.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,8 +41,8 @@ if TYPE_CHECKING:
 @case_options(*WHAT)
 @click.option("--steps", type=Integer(min=40), metavar="N", default=40, show_default=True, help="Training steps.")
 @progress_options
-@json_option
-def command(framework: str | None, steps: int, as_json: bool, **options: Any) -> int:
+@output_options(form=False)
+def command(framework: str | None, steps: int, **options: Any) -> Output:
     """Check every implementation of a problem against its float64 reference, at a small size.
 
     If the problem can be trained, each framework trains it from the same weights on the same data; the losses must
@@ -75,31 +77,29 @@ def command(framework: str | None, steps: int, as_json: bool, **options: Any) ->
             findings += check_modes(case, modes, steps, environment, losses)
     curves = compare_losses(losses, asked.precision)
     wrong = any(finding.ok is False for finding in findings) or not all(curve.ok for curve in curves)
-    if as_json:
-        print_json({"ok": not wrong, "checks": findings, "losses": losses, "curves": curves})
-    else:
-        _print(findings, losses, curves)
-    return 1 if wrong else 0
+    data = {"ok": not wrong, "checks": findings, "losses": losses, "curves": curves}
+    return Output(_output(findings, losses, curves), data, 1 if wrong else 0)
 
 
-def _print(findings: Sequence[Finding], losses: Mapping[str, Sequence[float]], curves: Sequence[Curve]) -> None:
+def _output(
+    findings: Sequence[Finding], losses: Mapping[str, Sequence[float]], curves: Sequence[Curve]
+) -> Iterator[Part]:
     rows = []
     for finding in findings:
         found = finding.check
         cells = [f"{found.error:.2g}", f"{found.bound:.2g}", found.output] if found else ["-", "-", "-"]
         verdict = {True: "ok", False: "WRONG", None: "not checked:"}[finding.ok]
         rows.append([finding.framework, finding.mode, *cells, f"{verdict} {finding.note}".strip()])
-    print_table(["framework", "mode", "error", "bound", "worst output", "verdict"], rows)
+    yield Table.of(["framework", "mode", "error", "bound", "worst output", "verdict"], rows)
     if not curves:
         return
     count = len(next(iter(losses.values())))
     shown = sorted({*range(0, count, max(1, count // 8)), count - 1})
-    click.echo("\nTraining loss from the same weights on the same data:")
-    print_table(
-        ["step", *losses],
-        [[str(step), *(f"{values[step]:.5f}" for values in losses.values())] for step in shown],
+    yield "\nTraining loss from the same weights on the same data:"
+    yield Table.of(
+        ["step", *losses], [[str(step), *(f"{values[step]:.5f}" for values in losses.values())] for step in shown]
     )
-    click.echo()
+    yield ""
     for curve in curves:
         falls = "falls" if curve.falls else "DOES NOT FALL"
         text = f"{curve.framework}: the loss {falls} from {curve.first:.4f} to {curve.last:.4f}"
@@ -107,4 +107,4 @@ def _print(findings: Sequence[Finding], losses: Mapping[str, Sequence[float]], c
             agrees = "agrees" if curve.apart <= curve.bound else "DISAGREES"
             text += f" and {agrees} with that of {curves[0].framework}"
             text += f" (largest relative difference {curve.apart:.1e}, bound {curve.bound:.1e})"
-        click.echo(text)
+        yield text

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 from typing import Any, get_args
 
 import click
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.comparisons import print_classical, print_family, print_speedups
-from benchmarker.cli.display.output import json_option, print_json, verbose_option, wide_option
+from benchmarker.cli.display.comparisons import classical_output, family_output, speedups_output
+from benchmarker.cli.display.output import TOP, Output, output_options, verbose_option
 from benchmarker.cli.options.judging import judging_options, known_metric, rules_of, status_of, verdicts_of
 from benchmarker.cli.options.results import pool_option, traces_of
 from benchmarker.cli.options.types import Choice
@@ -59,10 +60,9 @@ from benchmarker.records.sides import short_names, side_of
 @click.option(
     "--plot", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write a box plot: .png or .svg."
 )
-@wide_option
 @verbose_option
-@json_option
 @store.uncollected()
+@output_options()
 def command(
     results: tuple[Path, ...],
     by: str | None,
@@ -77,9 +77,8 @@ def command(
     plot: Path | None,
     wide: bool,
     verbose: bool,
-    as_json: bool,
     **judging: Any,
-) -> int:
+) -> Output:
     """Compare stored records: the contender is faster, slower, the same within δ, or undecided.
 
     RESULT is a record, the folder of a run, or a folder of runs. With several, the first is the baseline and each of
@@ -95,8 +94,7 @@ def command(
     if traces := traces_of(results):
         options = {"--by": by, "--baseline": baseline, "--fail-on": fail_on, "--plot": plot, "--speedup": speedup}
         options |= {"--classical": classically, "--unit=block": unit == "block"}
-        _compare_traces(traces, level, [name for name, value in options.items() if value], as_json)
-        return 0
+        return _compare_traces(traces, level, [name for name, value in options.items() if value], wide=wide)
     if baseline is not None and by is None:
         raise UserError(
             "--baseline is a value of the axis that --by names; without --by, the first RESULT is the baseline"
@@ -143,24 +141,21 @@ def command(
         click.echo(clean(f"plot: {plot}"), err=True)
     described = classically or (level == "trial" and any(each.method == "none" for each in family.comparisons))
     tables = [table for match in made.matches if (table := classical(match))] if described else []
-    if as_json:
-        print_json({"family": family, **({"classical": tables} if described else {})})
-    else:
-        (print_speedups if speedup else print_family)(family, wide=wide, verbose=verbose)
-        if tables:
-            print_classical(tables, tests=classically)
-    return 1 if faults else status_of([*family.comparisons, *family.geometric_means], unwanted, strict)
+    status = 1 if faults else status_of([*family.comparisons, *family.geometric_means], unwanted, strict)
+    parts = (speedups_output if speedup else family_output)(family, wide=wide, verbose=verbose)
+    described_parts = classical_output(tables, tests=classically) if tables else ()
+    data = {"family": family, **({"classical": tables} if described else {})}
+    return Output(chain(parts, described_parts), data, status)
 
 
-def _compare_traces(traces: list[Path], level: Level, given: list[str], as_json: bool) -> None:
-    """Show two traces side by side."""
-    from benchmarker.cli.display.profile_difference import show_difference
+def _compare_traces(traces: list[Path], level: Level, given: list[str], *, wide: bool) -> Output:
+    """Return what differs between two traces."""
+    from benchmarker.cli.display.profile_difference import difference_output
     from benchmarker.cli.display.profile_filters import Filters
-    from benchmarker.cli.display.profiles import TOP
 
     if len(traces) != 2:
         raise UserError("compare shows what differs between two traces; give two, or records")
     if given:
         raise UserError(f"one trace of each side gives no verdict: leave {', '.join(given)} out, or compare records")
     by = ["leaf", "phase"] if level == "scope" else ["name", "category"]
-    show_difference(traces, by, Filters(), top=TOP, wide=False, as_json=as_json, as_csv=False)
+    return difference_output(traces, by, Filters(), top=TOP, wide=wide)

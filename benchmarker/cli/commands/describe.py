@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,8 +12,8 @@ from click.core import ParameterSource
 
 from benchmarker.api.case import MODES, CaseRequest
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.described import print_case
-from benchmarker.cli.display.output import json_option, print_json, print_table, print_text
+from benchmarker.cli.display.described import case_output
+from benchmarker.cli.display.output import Output, Part, Text, output_options
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.options import completion
 from benchmarker.cli.options.case import case_options
@@ -23,6 +24,7 @@ from benchmarker.machine import gpus
 from benchmarker.planning.capabilities import abilities
 from benchmarker.planning.cases import supported_precisions
 from benchmarker.planning.needs import describe_case
+from benchmarker.tables.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,8 +37,8 @@ if TYPE_CHECKING:
 @click.command("describe", cls=ProblemCommand, argument=True)
 @click.argument("problem", shell_complete=completion.plugins("problem"))
 @case_options("mode", "precision", "device")
-@json_option
-def command(mode: Mode, precision: str, device: str, as_json: bool, **options: Any) -> None:
+@output_options(form=False)
+def command(mode: Mode, precision: str, device: str, **options: Any) -> Output:
     """Describe a problem: its options, its cost, its scopes, and what each framework supports here.
 
     With options, as `run` takes them, describe that case: its parameters, the work of a step, and the memory that it
@@ -59,45 +61,40 @@ def command(mode: Mode, precision: str, device: str, as_json: bool, **options: A
         mode, values = (done or MODES)[-1], parameters.resolve(made, {}, "cpu")
     params = made.params(**values)
     scopes, parts = list(made.scopes(params, mode)), made.parts(params, mode, precision)
-    if as_json:
-        fields = parameters.fields(made)
-        print_json(
-            {
-                "problem": name,
-                "summary": made.summary,
-                "parameters": [{"option": field.option, **dataclasses.asdict(field)} for field in fields],
-                "scopes": scopes,
-                "parts": {name: dataclasses.asdict(work) for name, work in parts.items()},
-                "cost": made.cost_formula,
-                "published": _published(made),
-                "frameworks": rows,
-                "case": case,
-            }
-        )
-    elif case:
-        print_case(case)
-        if parts:
-            click.echo("\ncost of each scope by formula:")
-            _print_parts(parts)
-    else:
-        _print_problem(name, made, scopes)
-        if parts:
-            click.echo(f"cost of each scope by formula, with the defaults on a CPU ({mode}, {precision}):")
-            _print_parts(parts)
-            click.echo()
-        if published := _published(made):
-            _print_published(published)
-        _print_abilities(rows)
+    data = {
+        "problem": name,
+        "summary": made.summary,
+        "parameters": [{"option": field.option, **dataclasses.asdict(field)} for field in parameters.fields(made)],
+        "scopes": scopes,
+        "parts": {name: dataclasses.asdict(work) for name, work in parts.items()},
+        "cost": made.cost_formula,
+        "published": _published(made),
+        "frameworks": rows,
+        "case": case,
+    }
+    of_parts: list[Part] = [_parts_table(parts)] if parts else []
+    if case:
+        return Output([*case_output(case), *(["\ncost of each scope by formula:", *of_parts] if parts else [])], data)
+    if parts:
+        title = f"cost of each scope by formula, with the defaults on a CPU ({mode}, {precision}):"
+        of_parts = [title, *of_parts, ""]
+    shown = [
+        *_problem_output(name, made, scopes),
+        *of_parts,
+        *_published_output(_published(made)),
+        *_abilities_output(rows),
+    ]
+    return Output(shown, data)
 
 
 def _is_given(name: str) -> bool:
     return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
-def _print_problem(name: str, problem: Problem, scopes: list[str]) -> None:
-    """Print what a problem is, its options, and the formula of its cost."""
-    click.echo(f"{name}: {problem.summary}\n")
-    print_table(
+def _problem_output(name: str, problem: Problem, scopes: list[str]) -> Iterator[Part]:
+    """Yield what a problem is, its options, and the formula of its cost."""
+    yield f"{name}: {problem.summary}\n"
+    yield Table.of(
         ["option", "values", "default on a CPU", "on accelerators", "meaning"],
         [
             [
@@ -110,26 +107,26 @@ def _print_problem(name: str, problem: Problem, scopes: list[str]) -> None:
             for field in parameters.fields(problem)
         ],
     )
-    click.echo()
+    yield ""
     for line in (*f"cost of a step: {problem.cost_formula}".splitlines(), f"scopes: {', '.join(scopes)}"):
-        print_text(line, "  ")
-    click.echo()
+        yield Text(line, "  ")
+    yield ""
 
 
-def _print_parts(parts: Mapping[str, Work]) -> None:
+def _parts_table(parts: Mapping[str, Work]) -> Table:
     rows = [_part_row(name, work) for name, work in parts.items()]
-    print_table(["scope", "flops", "bytes", "flop/byte"], rows)
+    return Table.of(["scope", "flops", "bytes", "flop/byte"], rows)
 
 
-def _print_abilities(rows: list[dict[str, Any]]) -> None:
-    """Print what each framework supports, by device and mode, and its limits."""
-    print_table(
+def _abilities_output(rows: list[dict[str, Any]]) -> Iterator[Part]:
+    """Yield what each framework supports, by device and mode, and its limits."""
+    yield Table.of(
         ["framework", "device", "mode", "precisions"],
         [[row["framework"], row["device"], row["mode"], " ".join(row["precisions"]) or "-"] for row in rows],
     )
     for framework, limits in {row["framework"]: row["limits"] for row in rows}.items():
         for limit in limits:
-            click.echo(f"{framework}: {clean(limit)}")
+            yield f"{framework}: {clean(limit)}"
 
 
 def _part_row(name: str, work: Work) -> list[str]:
@@ -154,17 +151,19 @@ def _published(problem: Problem) -> list[dict[str, Any]]:
     return rows
 
 
-def _print_published(rows: list[dict[str, Any]]) -> None:
+def _published_output(rows: list[dict[str, Any]]) -> Iterator[Part]:
     def count(value: int | None) -> str:
         return "-" if value is None else f"{value:,}"
 
     def flops(value: float | None) -> str:
         return "-" if value is None else si(value, "FLOP")
 
-    print_text(
+    if not rows:
+        return
+    yield Text(
         "published sizes: parameters, and FLOPs of the forward pass of one step, by formula and as published:", ""
     )
-    print_table(
+    yield Table.of(
         ["options", "parameters", "published", "FLOPs", "published", "source"],
         [
             [
@@ -178,7 +177,7 @@ def _print_published(rows: list[dict[str, Any]]) -> None:
             for row in rows
         ],
     )
-    click.echo()
+    yield ""
 
 
 def _default(value: Any) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +12,10 @@ import click
 import msgspec
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import json_option, print_json, print_table, print_text, wide_option
+from benchmarker.cli.display.output import Output, Part, Text, View, output_options, print_output
 from benchmarker.formatting import count
 from benchmarker.running.jobs import submitted
+from benchmarker.tables.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,35 +30,30 @@ WATCH_S = 10.0
 @click.command("jobs")
 @click.argument("results", metavar="[RESULT]...", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--watch", is_flag=True, help="Update every 10 s until no job is pending or running.")
-@wide_option
-@json_option
-def command(results: tuple[Path, ...], watch: bool, wide: bool, as_json: bool) -> None:
+@output_options()
+def command(results: tuple[Path, ...], watch: bool, view: View) -> Output:
     """Show the status of submitted runs: the job's state, trials done and planned, and failures with their node.
 
     RESULT is a folder of runs, or the folder of one run; the default is results. `stopped` means that the job ended
     before its run was complete; `submit RUN` continues it.
     """
-    if watch and as_json:
+    if watch and not view.is_text:
         raise UserError("--watch prints tables; leave --watch or --json out")
     results = results or (Path("results"),)
-    runs = submitted(results)
-    if as_json:
-        print_json([_plain(run) for run in runs])
-        return
+    runs, shown = submitted(results), None
     if not runs:
-        print_text(f"no run below {', '.join(map(str, results))} was submitted")
-        return
-    _print(runs, wide)
+        return Output([Text(f"no run below {', '.join(map(str, results))} was submitted")], [])
     while watch and any(run.state in ("pending", "running") for run in runs):
+        if shown != runs:
+            print_output(Output([*([""] if shown else []), *_output(runs)]), view)
+        shown = runs
         time.sleep(WATCH_S)
-        before, runs = runs, submitted(results)
-        if runs != before:
-            click.echo()
-            _print(runs, wide)
+        runs = submitted(results)
+    return Output(chain([""] if shown else [], _output(runs)), [_plain(run) for run in runs])
 
 
-def _print(runs: Sequence[SubmittedRun], wide: bool) -> None:
-    print_table(
+def _output(runs: Sequence[SubmittedRun]) -> Iterator[Part]:
+    yield Table.of(
         ["run", "job", "state", "trials", "failed", "node", "starts"],
         [
             [
@@ -70,16 +68,15 @@ def _print(runs: Sequence[SubmittedRun], wide: bool) -> None:
             for run in runs
         ],
         drop=["starts", "node"],
-        wide=wide,
     )
     for run in runs:
         if run.state not in ("running", "done"):
-            print_text(f"{run.folder.name}: {run.state}: {run.detail}", "  ")
+            yield Text(f"{run.folder.name}: {run.state}: {run.detail}", "  ")
         for number, attempt in run.lost:
             lost = f"start {number} on {attempt.where} ended without warning: the node failed, or it was killed"
-            print_text(f"{run.folder.name}: {lost}", "  ")
+            yield Text(f"{run.folder.name}: {lost}", "  ")
         for text, records in _by_failure(run.failures).items():
-            print_text(f"{run.folder.name}: {count(len(records), 'trial')} failed {text}", "  ")
+            yield Text(f"{run.folder.name}: {count(len(records), 'trial')} failed {text}", "  ")
 
 
 def _by_failure(records: Sequence[Record]) -> dict[str, list[Record]]:

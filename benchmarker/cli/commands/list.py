@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from benchmarker.cli.display.output import json_option, print_json, print_table
+from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.types import Choice
 from benchmarker.hooks import registry
+from benchmarker.tables.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,8 +30,8 @@ PLURALS = {
 
 @click.command("list")
 @click.argument("kind", type=Choice(list(PLURALS)), required=False)
-@json_option
-def command(kind: str | None, as_json: bool) -> None:
+@output_options()
+def command(kind: str | None) -> Output:
     """List the registered plugins, the distribution that provides each, and whether it is available here.
 
     No framework is imported. A meter is queried, as by `power`, only by `list meters`.
@@ -38,31 +39,25 @@ def command(kind: str | None, as_json: bool) -> None:
     plugins = list(registry.registered(PLURALS[kind] if kind else None).values())
     found = _queried(plugins) if kind == "meters" else {}
     states = [(plugin, *_state(plugin, found)) for plugin in plugins]
-    if as_json:
-        print_json(
-            [
-                {
-                    "kind": plugin.kind,
-                    "name": plugin.name,
-                    "distribution": plugin.distribution,
-                    "version": plugin.version,
-                    "available": available,
-                    "reason": reason,
-                }
-                for plugin, available, reason in states
-            ]
-        )
-    elif not plugins:
-        click.echo(f"no {kind} are registered")
-    else:
-        words = {True: "yes", False: "no: {}", None: "{}"}
-        print_table(
-            ["kind", "name", "distribution", "available"],
-            [
-                [plugin.kind, plugin.name, f"{plugin.distribution} {plugin.version}", words[available].format(reason)]
-                for plugin, available, reason in states
-            ],
-        )
+    data = [
+        {
+            "kind": plugin.kind,
+            "name": plugin.name,
+            "distribution": plugin.distribution,
+            "version": plugin.version,
+            "available": available,
+            "reason": reason,
+        }
+        for plugin, available, reason in states
+    ]
+    if not plugins:
+        return Output([f"no {kind} are registered"], data)
+    words = {True: "yes", False: "no: {}", None: "{}"}
+    rows = [
+        [plugin.kind, plugin.name, f"{plugin.distribution} {plugin.version}", words[available].format(reason)]
+        for plugin, available, reason in states
+    ]
+    return Output([Table.of(["kind", "name", "distribution", "available"], rows)], data)
 
 
 def _queried(meters: Sequence[Plugin]) -> Mapping[str, MeterProbe]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from benchmarker.api.errors import UserError
+from benchmarker.cli.display.output import Output, output_options
 from benchmarker.formatting import clean
 from benchmarker.hooks import registry
 
@@ -34,7 +35,8 @@ m = [256, 512]
 
 @click.command("new")
 @click.argument("file", type=click.Path(path_type=Path))
-def command(file: Path) -> None:
+@output_options(tables=False)
+def command(file: Path) -> Output:
     """Write a short, commented plan file to start from: `benchmarker new plan.toml`.
 
     It measures a matrix product in the frameworks that are available here. An existing file is never replaced.
@@ -50,4 +52,4 @@ def command(file: Path) -> None:
         raise UserError(f"{file} exists already; name another file") from None
     except OSError as error:
         raise UserError(f"{file} cannot be written: {error.strerror}") from error
-    click.echo(clean(f"wrote {file}: `benchmarker plan show {file}` says what it would run"))
+    return Output([clean(f"wrote {file}: `benchmarker plan show {file}` says what it would run")], {"path": str(file)})

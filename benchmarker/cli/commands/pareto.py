@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.cases import case_columns
-from benchmarker.cli.display.output import json_option, print_json, print_table, print_text, wide_option
-from benchmarker.cli.options.results import pool_option, print_mixed, read_cases
+from benchmarker.cli.display.output import Output, Part, Text, output_options
+from benchmarker.cli.options.results import mixed_output, pool_option, read_cases
 from benchmarker.comparing.diagnosis import executions, skewed
-from benchmarker.comparing.pareto import by_work, front
+from benchmarker.comparing.pareto import Candidate, Front, by_work, front
 from benchmarker.formatting import count, part, si
+from benchmarker.hooks.cases import Cases
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.records import store
+from benchmarker.tables.table import Table
 
 
 @click.command("pareto")
@@ -28,10 +31,9 @@ from benchmarker.records import store
     help="Metrics that `show` prints; each is judged in its better direction.",
 )
 @pool_option
-@wide_option
-@json_option
 @store.uncollected()
-def command(results: tuple[Path, ...], names: str, pool: bool, wide: bool, as_json: bool) -> int:
+@output_options()
+def command(results: tuple[Path, ...], names: str, pool: bool, wide: bool) -> Output:
     """Mark the Pareto-optimal configurations.
 
     A configuration is Pareto-optimal if no other one of the same work (problem, mode, precision and parameters) is at
@@ -49,21 +51,31 @@ def command(results: tuple[Path, ...], names: str, pool: bool, wide: bool, as_js
     points = [(point, each) for each in fronts for point in sorted(each.points, key=lambda point: point.values)]
     if not points:
         raise UserError(f"no configuration has a value of each of {', '.join(metrics)}")
-    if as_json:
-        print_json(
-            [
-                {
-                    "configuration": dict(point.configuration.factors),
-                    "metrics": dict(zip(metrics, point.values, strict=True)),
-                    "trials": len(point.configuration.records),
-                    "optimal": point.optimal if len(each.points) > 1 else None,
-                }
-                for each in fronts
-                for point in each.points
-            ]
-        )
-        return 1 if cases.faults else 0
+    data = [
+        {
+            "configuration": dict(point.configuration.factors),
+            "metrics": dict(zip(metrics, point.values, strict=True)),
+            "trials": len(point.configuration.records),
+            "optimal": point.optimal if len(each.points) > 1 else None,
+        }
+        for each in fronts
+        for point in each.points
+    ]
+    return Output(
+        _parts(points, cases, metrics, sum(each.left_out for each in fronts), wide=wide), data, 1 if cases.faults else 0
+    )
+
+
+def _parts(
+    points: Sequence[tuple[Candidate, Front]],
+    cases: Cases,
+    metrics: Sequence[str],
+    left_out: int,
+    *,
+    wide: bool,
+) -> Iterator[Part]:
     columns = case_columns([point.configuration.factors for point, _ in points], wide=wide)
+    yield from columns.shared
     rows = [
         [
             *own,
@@ -72,20 +84,19 @@ def command(results: tuple[Path, ...], names: str, pool: bool, wide: bool, as_js
         ]
         for (point, each), own in zip(points, columns.cells, strict=True)
     ]
-    print_table([*columns.headings, *metrics, ""], rows, drop=metrics[:0:-1], wide=wide)
+    yield Table.of([*columns.headings, *metrics, ""], rows, drop=metrics[:0:-1])
     unlike = executions(point.configuration.records[0].case for point, _ in points)
     for note in filter(None, [unlike, *skewed(cases.records)]):
-        print_text(f"note: {note}", "  ")
-    if alone := sum(len(each.points) == 1 for each in fronts):
-        print_text(
+        yield Text(f"note: {note}", "  ")
+    if alone := sum(len(each.points) == 1 for _, each in points):
+        yield Text(
             f"note: {part(alone, len(points), 'configuration', 'has', 'have')} no other of the same work "
             "(problem, mode, precision and parameters), so nothing is compared with it",
             "  ",
         )
-    print_mixed(cases)
-    if left_out := sum(each.left_out for each in fronts):
-        print_text(
+    yield from mixed_output(cases)
+    if left_out:
+        yield Text(
             f"left out: {count(left_out, 'configuration')} without a value of the metric (such as memory in a duet)",
             "  ",
         )
-    return 1 if cases.faults else 0

@@ -5,23 +5,23 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
+from rich import text as rich_text
 from rich.live import Live
-from rich.text import Text
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display import table
 from benchmarker.cli.display.output import (
+    Output,
+    Part,
+    Text,
+    View,
     console,
-    json_option,
-    print_json,
+    output_options,
     print_json_line,
-    print_table,
-    print_text,
-    wide_option,
 )
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.display.sensors import HEADINGS, amount
@@ -30,6 +30,8 @@ from benchmarker.formatting import clean, si
 from benchmarker.power import samplers
 from benchmarker.power.live import Sensor, sensors, take
 from benchmarker.power.sampler_client import SamplerClient
+from benchmarker.tables.table import Table
+from benchmarker.tables.terminal import lines
 
 if TYPE_CHECKING:
     from benchmarker.api.meter import Channel
@@ -58,9 +60,8 @@ _RARE_HZ = 0.01
 )
 @click.option("--watch", is_flag=True, help="Update the readings every second until Ctrl-C.")
 @click.option("--seconds", type=Duration(min=0, min_open=True), help="End --watch after this time: 30, 90s, 10m.")
-@wide_option
-@json_option
-def command(power: str, watch: bool, seconds: float | None, wide: bool, as_json: bool) -> int:
+@output_options()
+def command(power: str, watch: bool, seconds: float | None, view: View) -> Output:
     """Show the power sensors found here, their current readings, and why others cannot be read.
 
     For a sensor that only counts energy, the power shown is the mean over half a second (with --watch: over the last
@@ -74,20 +75,17 @@ def command(power: str, watch: bool, seconds: float | None, wide: bool, as_json:
     with _sampled(names) as (running, client):
         several = sensors(running.probes)
         if watch and several:
-            _watch(several, client, running, seconds, as_json)
-            return 0
+            _watch(several, client, running, seconds, as_json=view.form == "json")
+            return Output()
         if several:
             with working("reading the sensors"):
                 take(several, client.mark("look"))
                 time.sleep(APART_S)
                 take(several, client.mark("look"))
-    if not as_json:
-        _print(several, running.probes, wide=wide)
-    elif watch:
+    if watch and view.form == "json":
         click.echo("benchmarker: no power sensor is available here", err=True)
-    else:
-        print_json(_plain(several, running.probes))
-    return 0
+        return Output()
+    return Output(_output(several, running.probes), partial(_plain, several, running.probes))
 
 
 @contextmanager
@@ -100,7 +98,7 @@ def _sampled(names: Sequence[str]) -> Iterator[tuple[Sampling, SamplerClient]]:
 
 
 def _watch(
-    several: Sequence[Sensor], client: SamplerClient, running: Sampling, seconds: float | None, as_json: bool
+    several: Sequence[Sensor], client: SamplerClient, running: Sampling, seconds: float | None, *, as_json: bool
 ) -> None:
     """Read and show until interrupted, the time is over, or no meter responds any more."""
     shown = console()
@@ -152,9 +150,9 @@ def _show(several: Sequence[Now], elapsed_s: float, live: Live | None, as_json: 
     """Show the current readings of the sensors."""
     if live:
         rows = [[each.sensor, *_cells(each)] for each in several]
-        made = table.lines(["sensor", *_WATCHED, ""], rows, live.console.width, drop=_DROPPED)
+        made = lines(Table.of(["sensor", *_WATCHED, ""], rows, drop=_DROPPED), live.console.width)
         shown = [*made.headings, *made.rows, f"{elapsed_s:.0f} s; press Ctrl-C to stop"]
-        live.update(Text("\n".join(shown)), refresh=True)
+        live.update(rich_text.Text("\n".join(shown)), refresh=True)
         return
     for each in several:
         if as_json:
@@ -205,36 +203,36 @@ def _channel(channel: Channel, value: float | str | None) -> dict[str, Any]:
     }
 
 
-def _print(several: Sequence[Sensor], probes: Mapping[str, MeterProbe], *, wide: bool) -> None:
-    """Print the current readings, what is read from each sensor, and what cannot be read."""
+def _output(several: Sequence[Sensor], probes: Mapping[str, MeterProbe]) -> Iterator[Part]:
+    """Yield the current readings, what is read from each sensor, and what cannot be read."""
     if several:
-        _print_now(several, wide=wide)
-        click.echo()
-        print_table(["sensor", "what is read", "as documented"], _read(several))
+        yield _now(several)
+        yield ""
+        yield Table.of(["sensor", "what is read", "as documented"], _read(several))
     else:
-        click.echo("No power sensor is available here." if probes else "No meter was queried.")
+        yield "No power sensor is available here." if probes else "No meter was queried."
     remarks = {
         each.name: each.first.scope + ("; a case may cause only part of it" if each.first.shared else "")
         for each in several
         if each.first.scope
     }
     for name, scope in remarks.items():
-        print_text(f"{name} covers {scope}", "  ")
+        yield Text(f"{name} covers {scope}", "  ")
     unavailable = [[meter, missing.text] for meter, probe in probes.items() for missing in probe.unavailable]
     if unavailable:
-        click.echo("\nUnavailable, and why:")
-        print_table(None, unavailable)
+        yield "\nUnavailable, and why:"
+        yield Table.facts(unavailable)
 
 
-def _print_now(several: Sequence[Sensor], *, wide: bool) -> None:
-    """Print a row per sensor, without empty columns."""
+def _now(several: Sequence[Sensor]) -> Table:
+    """Return a row per sensor, without empty columns."""
     headings = ["sensor", "id", "device", *_WATCHED[:1], *_WATCHED[4:], ""]
     rows = []
     for each in several:
         power, _, _, _, *rest = _cells(each.now())
         of_card = each.first.id if each.first.pci else "-"
         rows.append([each.name, of_card, each.first.device or "-", power, *rest])
-    print_table(*_known(headings, rows), drop=_DROPPED, wide=wide)
+    return Table.of(*_known(headings, rows), drop=_DROPPED)
 
 
 def _known(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +12,8 @@ import click
 from benchmarker.api.errors import UserError
 from benchmarker.api.precision import PRECISIONS
 from benchmarker.cli.ceiling_measurement import measure_option, measure_quickly
-from benchmarker.cli.display.output import json_option, print_json, print_table, print_text
-from benchmarker.cli.display.roofs import print_roof
+from benchmarker.cli.display.output import Output, Part, Text, output_options
+from benchmarker.cli.display.roofs import roof_output
 from benchmarker.cli.options.case import WORK, case_options
 from benchmarker.cli.options.problem import ProblemCommand, problem_of
 from benchmarker.cli.options.roof import roof_option
@@ -25,6 +26,7 @@ from benchmarker.records import ceilings
 from benchmarker.records.ceilings import Ceilings
 from benchmarker.roofline.prediction import predict
 from benchmarker.roofline.roofs import named_roof
+from benchmarker.tables.table import Table
 
 if TYPE_CHECKING:
     from benchmarker.api.case import Mode
@@ -58,7 +60,7 @@ GB = 1e9
     help="Size of the device's memory, to see which batch fits. [default: that of the vendor's data sheet]",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Also print the scopes.")
-@json_option
+@output_options(form=False)
 def command(
     mode: Mode,
     precision: str,
@@ -68,9 +70,8 @@ def command(
     device: str | None,
     memory_gb: float | None,
     verbose: bool,
-    as_json: bool,
     **options: Any,
-) -> None:
+) -> Output:
     """Predict the time of a step on a device, and for text generation what bounds it and which batch fits.
 
     Neither a framework nor the device is needed: only its ceilings, or with --roof=vendor the vendor's data sheet. The
@@ -94,10 +95,7 @@ def command(
     vendor = peak(name)
     memory_bytes = memory_gb * GB if memory_gb else vendor.memory_bytes if vendor else None
     found = predict(problem, params, mode, precision, roof, memory_bytes)
-    if as_json:
-        print_json(found)
-    else:
-        _print(found, source, verbose=verbose)
+    return Output(_output(found, source, verbose=verbose), found)
 
 
 def _known(file: Path | None, source: Source) -> Ceilings:
@@ -136,26 +134,26 @@ def _platform(device: str, known: Ceilings, source: Source) -> str:
     return "gpu" if source == "vendor" else next(platforms)
 
 
-def _print(found: Prediction, source: Source, *, verbose: bool) -> None:
-    """Print what is predicted, what fits, and what would make one doubt it."""
-    print_text(f"{found.name} {found.precision}", "  ")
-    print_roof(found.roof)
-    click.echo()
+def _output(found: Prediction, source: Source, *, verbose: bool) -> Iterator[Part]:
+    """Yield what is predicted, what fits, and what would make one doubt it."""
+    yield Text(f"{found.name} {found.precision}", "  ")
+    yield from roof_output(found.roof)
+    yield ""
     headings = ["phase", "times", "predicted", "at least", "bound by", "weights", "cache", "activations"]
     told_apart = any(each.weight_bytes for each in found.phases)
     rows = [_row(each, told_apart=told_apart) for each in found.phases]
-    print_table(headings if told_apart else [*headings[:-3], "bytes"], rows, drop=["times"], remedy="--json has")
+    yield Table.of(headings if told_apart else [*headings[:-3], "bytes"], rows, drop=["times"])
     if verbose:
-        click.echo()
+        yield ""
         parts = [(each.name, part) for each in found.phases for part in each.parts]
         rows = [
             [phase, part.scope, si(part.time_s, "s"), part.bound, si(part.flops, "FLOP"), si(part.bytes, "B")]
             for phase, part in parts
         ]
-        print_table(["phase", "scope", "predicted", "bound by", "FLOPs", "bytes"], rows)
-    click.echo()
+        yield Table.of(["phase", "scope", "predicted", "bound by", "FLOPs", "bytes"], rows)
+    yield ""
     for line in _sentences(found, source):
-        print_text(line, "  ")
+        yield Text(line, "  ")
 
 
 def _row(phase: Phase, *, told_apart: bool) -> list[str]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import json_option, print_json
+from benchmarker.cli.display.output import Output, View, output_options
 from benchmarker.cli.display.profiles import from_result
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.judging import judging_options, known_metric, rules_of, status_of, verdicts_of
@@ -23,7 +25,7 @@ from benchmarker.records import store
 from benchmarker.records.load import under
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from benchmarker.files.atomic import Fault
     from benchmarker.records.load import Load
@@ -62,8 +64,8 @@ ENDINGS = (".html", ".htm")
 )
 @click.option("--title", metavar="TEXT", help="Heading of the report. [default: what was measured]")
 @judging_options
-@json_option
 @store.uncollected()
+@output_options(tables=False)
 def command(
     results: tuple[Path, ...],
     output: Path | None,
@@ -75,9 +77,9 @@ def command(
     title: str | None,
     fail_on: str | None,
     strict: bool,
-    as_json: bool,
+    view: View,
     **judging: Any,
-) -> int:
+) -> Output:
     """Write a self-contained HTML report: verdicts, figures and the data behind them. It needs no network.
 
     RESULT is a record, the folder of a run, or a folder of runs, also of `serve-load`; or all are profiler traces or
@@ -94,14 +96,13 @@ def command(
     from benchmarker.report.gather import Procurement, gather
     from benchmarker.report.loads import page as page_of_loads
 
-    publish = _publisher(output, as_json)
+    path = _path(output, view)
     if traces := traces_of(results):
         if by or baseline or fail_on:
             raise UserError("traces give no verdicts: leave --by, --baseline and --fail-on out, or name records")
         from benchmarker.report.traced import page as page_of_traces
 
-        publish(page_of_traces([(path, from_result(path)) for path in traces], title))
-        return 0
+        return _published(path, page_of_traces([(trace, from_result(trace)) for trace in traces], title), 0)
     every, loads = _read(results)
     faults = [fault for _, _, of in every for fault in of]
     for fault in faults:
@@ -116,8 +117,7 @@ def command(
             raise UserError(
                 "loads are not judged: leave --by, --baseline, --fail-on, --cost, --weights and --reference out"
             )
-        publish(page_of_loads(found, faults, title))
-        return 1 if faults else 0
+        return _published(path, page_of_loads(found, faults, title), 1 if faults else 0)
     scored = len(read) > 1 or cost or weights
     if scored and not judging["metric"] and not judging["statistic"]:
         judging["metric"] = THROUGHPUT
@@ -129,13 +129,14 @@ def command(
             read, rules, by=by, baseline=baseline, procurement=given, loads=found, unread=unread_loads, title=title
         )
         content, unread = page(study)
-        publish(content)
+        output_of_page = _published(path, content)
     told = {str(fault) for fault in faults}
     for text in [*(str(fault) for fault in study.faults if str(fault) not in told), *unread]:
         click.echo(f"benchmarker: cannot read {clean(text)}", err=True)
     family = study.family
     judged: list[Comparison | GeometricMean] = [*family.comparisons, *family.geometric_means] if family else []
-    return 1 if study.faults or unread else status_of(judged, unwanted, strict)
+    status = 1 if study.faults or unread else status_of(judged, unwanted, strict)
+    return replace(output_of_page, status=status)
 
 
 def _read(results: Sequence[Path]) -> tuple[list[tuple[Path, list[Record], list[Fault]]], dict[Path, list[Load]]]:
@@ -150,18 +151,29 @@ def _read(results: Sequence[Path]) -> tuple[list[tuple[Path, list[Record], list[
     return read, loads
 
 
-def _publisher(output: Path | None, as_json: bool) -> Callable[[Page], None]:
-    """Return what prints the content of a page as JSON, or what writes it to `output`; raises `UserError`."""
-    if as_json:
+def _path(output: Path | None, view: View) -> Path | None:
+    """Return the file that gets the page, None if its content is printed as JSON; raises `UserError`."""
+    if view.form == "json":
         if output:
             raise UserError("--json prints the content of the report; leave --output out")
-        return print_json
+        return None
     path = output or Path("report.html")
     if path.suffix.lower() not in ENDINGS:
         raise UserError(f"--output={path}: the name of a report must end in {' or '.join(ENDINGS)}")
     with needing("report", "a page"):
+        import benchmarker.report.render  # noqa: F401 - refused before anything is read
+    return path
+
+
+def _published(path: Path | None, page: Page, status: int = 0) -> Output:
+    """Write a page to a file, if there is one; return its content."""
+    from benchmarker.report.page_model import plain
+
+    if path:
         from benchmarker.report.render import render
-    return lambda page: _write(path, render(page))
+
+        _write(path, render(page))
+    return Output(data=partial(plain, page), status=status)
 
 
 def _write(output: Path, encoded: bytes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
@@ -11,11 +12,10 @@ from msgspec import structs
 from benchmarker.api.errors import UserError
 from benchmarker.api.precision import PRECISIONS
 from benchmarker.cli.ceiling_measurement import is_lacking_here, measure_option, measured_for
-from benchmarker.cli.display.output import json_option, print_json, print_table, print_text, wide_option
-from benchmarker.cli.display.profiles import WIDEST, from_result, top_option
-from benchmarker.cli.display.roofs import print_roof
-from benchmarker.cli.display.shortening import apart
-from benchmarker.cli.options.results import pool_option, print_mixed, read_cases, traces_of
+from benchmarker.cli.display.output import Output, Part, Text, output_options
+from benchmarker.cli.display.profiles import WIDEST, from_result
+from benchmarker.cli.display.roofs import roof_output
+from benchmarker.cli.options.results import mixed_output, pool_option, read_cases, traces_of
 from benchmarker.cli.options.roof import roof_option
 from benchmarker.cli.options.types import Choice
 from benchmarker.formatting import clean, count, si
@@ -23,6 +23,8 @@ from benchmarker.hooks.cases import Cases
 from benchmarker.records import ceilings
 from benchmarker.roofline.model import BEYOND, Level, beyond, of_trace, rooflines
 from benchmarker.roofline.roofs import named_roof
+from benchmarker.tables.shortening import apart
+from benchmarker.tables.table import Table
 
 if TYPE_CHECKING:
     from benchmarker.roofline.model import Roofline, RooflinePoint
@@ -44,9 +46,7 @@ DROPPED = ("predicted", "attainable", "intensity", "achieved")
 @measure_option
 @click.option("--device", metavar="NAME", help="The device of a trace, such as 'NVIDIA H100 80GB HBM3'.")
 @click.option("--precision", type=Choice(list(PRECISIONS)), help="The precision of a trace.")
-@top_option
 @pool_option
-@wide_option
 @click.option(
     "-o",
     "--output",
@@ -54,7 +54,7 @@ DROPPED = ("predicted", "attainable", "intensity", "achieved")
     metavar="FILE",
     help="Write a plot: .png, .svg or .pdf.",
 )
-@json_option
+@output_options(top=True)
 def command(
     results: tuple[Path, ...],
     level: Level | None,
@@ -66,8 +66,7 @@ def command(
     pool: bool,
     wide: bool,
     output: Path | None,
-    as_json: bool,
-) -> int:
+) -> Output:
     """Show how close steps, scopes and kernels come to the roofline of their device.
 
     RESULT is a record, the folder of a run, or a folder of runs; of several folders, each is a side. Or all are
@@ -113,40 +112,33 @@ def command(
 
         roofs(found, output)
         click.echo(clean(f"plot: {output}"), err=True)
-    if as_json:
-        print_json({"rooflines": found, "without": reasons})
-    else:
-        for each in found:
-            _print(each, level, top, wide=wide)
-        if beyond(found):
-            print_text(f"note: {BEYOND}", "  ")
-        for reason in reasons:
-            print_text(f"no roof: {reason}", "  ")
-        print_mixed(cases)
-    return 1 if cases.faults or known.faults or reasons else 0
+    status = 1 if cases.faults or known.faults or reasons else 0
+    parts = [*(part for roofline in found for part in _output(roofline, level, top, wide=wide))]
+    if beyond(found):
+        parts.append(Text(f"note: {BEYOND}", "  "))
+    parts += [Text(f"no roof: {reason}", "  ") for reason in reasons]
+    return Output([*parts, *mixed_output(cases)], {"rooflines": found, "without": reasons}, status)
 
 
-def _print(found: Roofline, level: Level | None, top: int, *, wide: bool) -> None:
-    """Print the roof on one line, then a table of the work under it."""
-    print_text(f"{found.configuration} ({count(found.trials, 'trial')})", "  ")
-    print_roof(found.roof)
+def _output(found: Roofline, level: Level | None, top: int, *, wide: bool) -> Iterator[Part]:
+    """Yield the roof on one line, then a table of the work under it."""
+    yield Text(f"{found.configuration} ({count(found.trials, 'trial')})", "  ")
+    yield from roof_output(found.roof)
     if found.model_s is not None:
         ratio = "" if found.of_model is None else f"; measured: {found.of_model:.3g} times that"
-        print_text(f"  sum of its parts, each at the roof: {si(found.model_s, 's')}{ratio}", "    ")
+        yield Text(f"  sum of its parts, each at the roof: {si(found.model_s, 's')}{ratio}", "    ")
     points = found.points
     if not points:
-        click.echo(
-            f"  no {level}" if level in ("step", "phase") else f"  no {level or 'step'} to show: run with --profile"
-        )
+        yield f"  no {level}" if level in ("step", "phase") else f"  no {level or 'step'} to show: run with --profile"
         return
     shown = points[:top] if top else points
     headings = ["", "name", "intensity", "attainable", "achieved", "bound by", "share", "measured", "predicted"]
     names = [point.name for point in shown]
     rows = [_row(each, name) for each, name in zip(shown, names if wide else apart(names, WIDEST), strict=True)]
-    print_table(headings, rows, drop=DROPPED, cut=["name"], wide=wide)
+    yield Table.of(headings, rows, drop=DROPPED, cut=["name"])
     if len(shown) < len(points):
-        click.echo(f"and {len(points) - len(shown)} more; --top=0 shows all")
-    click.echo()
+        yield f"and {len(points) - len(shown)} more; --top=0 shows all"
+    yield ""
 
 
 def _row(point: RooflinePoint, name: str) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import json_option
+from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.display.progress import progress_options, working
 from benchmarker.cli.execution import execute_plan
 from benchmarker.cli.options import completion
@@ -49,10 +49,8 @@ if TYPE_CHECKING:
 @store_options
 @dry_run_option
 @progress_options
-@json_option
-def command(
-    framework: str, trials: int, results: Path, resume: bool, dry_run: bool, as_json: bool, **options: Any
-) -> int:
+@output_options(form=False)
+def command(framework: str, trials: int, results: Path, resume: bool, dry_run: bool, **options: Any) -> Output:
     """Measure a problem in one or more frameworks; store a record for each trial and print a table.
 
     Each trial is a fresh process that checks the results against a float64 reference, builds, compiles, preheats or
@@ -76,4 +74,4 @@ def command(
         supported = usable(asked[0].problem, names, environment)
     cases, left_out = make_several(asked, problem, supported, devices, parallels or [None], scalings)
     same_device(cases)
-    return execute_plan(make_plan(cases, trials, left_out=left_out), results, resume, dry_run, as_json)
+    return execute_plan(make_plan(cases, trials, left_out=left_out), results, resume, dry_run)

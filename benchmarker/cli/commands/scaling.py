@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import json_option, print_json, wide_option
-from benchmarker.cli.display.scaling import print_scalings
+from benchmarker.cli.display.output import Output, output_options
+from benchmarker.cli.display.scaling import scalings_output
 from benchmarker.cli.options.results import pool_option, read_cases
 from benchmarker.comparing.scaling import scalings
 from benchmarker.formatting import clean
@@ -29,10 +29,9 @@ MOST_REASONS = 3
     help="Write a plot: .png, .svg or .pdf.",
 )
 @pool_option
-@wide_option
-@json_option
 @store.uncollected()
-def command(results: tuple[Path, ...], output: Path | None, pool: bool, wide: bool, as_json: bool) -> int:
+@output_options()
+def command(results: tuple[Path, ...], output: Path | None, pool: bool) -> Output:
     """Show how much faster several devices are than one: speed-up, efficiency, samples/s of each device.
 
     RESULT is a record, the folder of a run, or a folder of runs; of several folders, each is a side. A series is a case
@@ -56,8 +55,4 @@ def command(results: tuple[Path, ...], output: Path | None, pool: bool, wide: bo
 
         speedups(found.series, output)
         click.echo(clean(f"plot: {output}"), err=True)
-    if as_json:
-        print_json(found)
-    else:
-        print_scalings(found, wide=wide)
-    return 1 if cases.faults else 0
+    return Output(scalings_output(found), found, 1 if cases.faults else 0)

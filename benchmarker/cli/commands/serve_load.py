@@ -11,8 +11,8 @@ import click
 from click.core import ParameterSource
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.loads import finish
-from benchmarker.cli.display.output import json_option
+from benchmarker.cli.display.loads import output_of
+from benchmarker.cli.display.output import Output, View, output_options, print_output
 from benchmarker.cli.display.progress import Line, progress_options, quiet
 from benchmarker.cli.options import completion
 from benchmarker.cli.options.case import case_options
@@ -139,7 +139,7 @@ def _set_by_the_load(problem: Problem) -> list[str]:
 )
 @click.option("--results", type=Folder(), default=Path("results"), show_default=True, help="Folder for the times.")
 @partial(progress_options, verbose_help="Print progress every second, also in a pipe.")
-@json_option
+@output_options(form=False)
 def command(
     address: str | None,
     model: str | None,
@@ -160,9 +160,9 @@ def command(
     prompts: str,
     stop_at_eos: bool,
     results: Path,
-    as_json: bool,
+    view: View,
     **options: Any,
-) -> int:
+) -> Output:
     """Load-test a text-generation server or engine: measure TTFT, ITL, TPOT and goodput.
 
     A server must offer OpenAI's completions API with streaming. A framework's engine runs one of the language models
@@ -258,9 +258,9 @@ def command(
                         holds(each)
         except (KeyboardInterrupt, UserError):
             if session.load.steps:
-                finish(session.load, session.path, as_json=as_json)
+                print_output(output_of(session.load, session.path), view)
             raise
-    return finish(session.load, session.path, as_json=as_json)
+    return output_of(session.load, session.path)
 
 
 def _refuse(context: click.Context, names: set[str], why: str) -> None:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import json_option, print_json_list, wide_option
-from benchmarker.cli.display.records import as_plain, print_cases, print_record, print_trials
-from benchmarker.cli.options.results import pool_option, print_mixed
+from benchmarker.cli.display.output import Output, Part, output_options
+from benchmarker.cli.display.records import as_plain, cases_output, record_output, trials_output
+from benchmarker.cli.options.results import mixed_output, pool_option
 from benchmarker.formatting import clean
 from benchmarker.hooks.cases import Cases
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.records import sides, store
 from benchmarker.records.load import is_load
+
+if TYPE_CHECKING:
+    from benchmarker.hooks.metrics import Derive
+    from benchmarker.records.sides import Side
 
 
 @click.command("show")
@@ -22,10 +28,9 @@ from benchmarker.records.load import is_load
 @pool_option
 @click.option("--trials", is_flag=True, help="Show a line for each trial instead of one for each case.")
 @click.option("--metric", metavar="NAME[,NAME...]", help="Metrics to show. [default: the main ones that have a value]")
-@wide_option
-@json_option
 @store.uncollected()
-def command(results: tuple[Path, ...], pool: bool, trials: bool, metric: str | None, wide: bool, as_json: bool) -> int:
+@output_options()
+def command(results: tuple[Path, ...], pool: bool, trials: bool, metric: str | None, wide: bool) -> Output:
     """Show a single record in full, a line for each case of several records, or the load that `serve-load` stored.
 
     The line has the medians over the successful trials, how far the trials spread (the 95% interval of the median if
@@ -40,23 +45,27 @@ def command(results: tuple[Path, ...], pool: bool, trials: bool, metric: str | N
             raise UserError(
                 f"{results[0]} is a load, which has no trials and no metrics; leave --trials and --metric out"
             )
-        from benchmarker.cli.display.loads import finish
+        from benchmarker.cli.display.loads import output_of
         from benchmarker.records import load
 
-        return finish(load.read(results[0]), results[0], as_json=as_json)
+        return output_of(load.read(results[0]), results[0])
     found, faults = sides.read(results, pool=pool)
     derive = load_metrics(results)
     chosen = [each.strip() for each in metric.split(",") if each.strip()] if metric else []
     for fault in faults:
         click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
-    records = [record for side in found for record in side.records]
-    if as_json:
-        print_json_list(as_plain(record, derive(record), side.name) for side in found for record in side.records)
-    elif len(records) == 1 and not (trials or chosen):
-        print_record(records[0], derive(records[0]))
+    data = (as_plain(record, derive(record), side.name) for side in found for record in side.records)
+    return Output(_parts(found, derive, chosen, trials=trials, wide=wide), data, 1 if faults else 0)
+
+
+def _parts(
+    several: Sequence[Side], derive: Derive, chosen: Sequence[str], *, trials: bool, wide: bool
+) -> Iterator[Part]:
+    records = [record for side in several for record in side.records]
+    if len(records) == 1 and not (trials or chosen):
+        yield from record_output(records[0], derive(records[0]))
     elif records:
-        cases = Cases.of_sides(found)
-        (print_trials if trials else print_cases)(cases, derive, chosen, wide=wide)
+        cases = Cases.of_sides(several)
+        yield from (trials_output if trials else cases_output)(cases, derive, chosen, wide=wide)
         if not trials:
-            print_mixed(cases)
-    return 1 if faults else 0
+            yield from mixed_output(cases)

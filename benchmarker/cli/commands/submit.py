@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import json_option, print_json, print_text
+from benchmarker.cli.display.output import Output, Text, output_options
 from benchmarker.cli.options import completion
 from benchmarker.cli.options.devices import Numbers
 from benchmarker.cli.options.types import Folder
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 )
 @click.option("--results", type=Folder(), default=Path("results"), show_default=True, help="Folder for the records.")
 @click.option("--dry-run", is_flag=True, help="Submit nothing; print the script that would be submitted.")
-@json_option
+@output_options(tables=False)
 def command(
     plan: Path,
     name: str | None,
@@ -57,8 +57,7 @@ def command(
     nodes: tuple[int, ...] | None,
     results: Path,
     dry_run: bool,
-    as_json: bool,
-) -> None:
+) -> Output:
     """Submit a PLAN file as a job, which runs it as `plan run` does.
 
     The job's script, its output and the records are stored in a new folder below --results. A restarted job continues
@@ -84,26 +83,22 @@ def command(
             submission.check(plan, plan.stem, parts)
         folders = [plan if plan.is_dir() else results / store.new_id() for _ in nodes]
         scripts = [submission.script(launch, *each) for each in zip(folders, nodes, strict=True)]
-        if as_json:
-            _print_json([{"launcher": name, "script": script} for script in scripts])
-        else:
-            click.echo("\n".join(scripts), nl=False)
-        return
+        return Output(
+            ["\n".join(scripts).removesuffix("\n")],
+            _one_or_all([{"launcher": name, "script": script} for script in scripts]),
+        )
     if parts:
         submitted = submission.submit_parts(plan, results, launch, parts)
     else:
         submitted = [submission.submit(plan, results, launch, nodes[0])]
-    if as_json:
-        _print_json([_plain(path, job) for path, job in submitted])
-        return
-    for path, job in submitted:
-        click.echo(clean(f"{name} job {job.number}: {path}"))
-    print_text(f"`benchmarker jobs {results}` shows the state, {LOG} in the folder of a run what it prints", err=True)
+    lines = [clean(f"{name} job {job.number}: {path}") for path, job in submitted]
+    hint = f"`benchmarker jobs {results}` shows the state, {LOG} in the folder of a run what it prints"
+    return Output([*lines, Text(hint, err=True)], _one_or_all([_plain(path, job) for path, job in submitted]))
 
 
-def _print_json(jobs: Sequence[dict[str, str | None]]) -> None:
-    """Print what one job is, or a list of several."""
-    print_json(jobs if len(jobs) > 1 else jobs[0])
+def _one_or_all(jobs: Sequence[dict[str, str | None]]) -> Any:
+    """Return what one job is, or a list of several."""
+    return jobs if len(jobs) > 1 else jobs[0]
 
 
 def _plain(path: Path, job: Job) -> dict[str, str | None]:

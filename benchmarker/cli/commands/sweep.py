@@ -8,7 +8,7 @@ import click
 from click.core import ParameterSource
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import json_option
+from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.display.progress import progress_options
 from benchmarker.cli.execution import execute_plan, made
 from benchmarker.cli.options import completion
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
 @store_options
 @dry_run_option
 @progress_options
-@json_option
+@output_options(form=False)
 def command(
     framework: str | None,
     axes: Sequence[str],
@@ -84,9 +84,8 @@ def command(
     results: Path,
     resume: bool,
     dry_run: bool,
-    as_json: bool,
     **options: Any,
-) -> int:
+) -> Output:
     """Measure every combination of parameter values.
 
     Each --axis and each --zip is one factor; all --case options together are another. The sweep measures the product of
@@ -113,7 +112,7 @@ def command(
             raise UserError("a sweep measures one problem; a plan file (`plan run`) can vary it")
         if name in base:
             raise UserError(f"{name} is both given as an option and varied; leave one out")
-    return execute_plan(made(description), results, resume, dry_run, as_json)
+    return execute_plan(made(description), results, resume, dry_run)
 
 
 def _is_given(name: str) -> bool:

@@ -8,8 +8,7 @@ from pathlib import Path
 import click
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import json_option, print_json, wide_option
-from benchmarker.cli.display.sheets import format_of, format_options, print_sheet
+from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.options.judging import alpha_option, delta_option, rules_of
 from benchmarker.cli.options.results import pool_option, read_cases, where_option
 from benchmarker.hooks.metrics import cached, load_metrics
@@ -50,10 +49,8 @@ from benchmarker.tables.grid import grid
 @delta_option
 @alpha_option
 @click.option("--no-intervals", is_flag=True, help="Print values without their intervals.")
-@format_options
-@wide_option
-@json_option
 @store.uncollected()
+@output_options(written=True)
 def command(
     results: tuple[Path, ...],
     rows: str | None,
@@ -65,12 +62,8 @@ def command(
     delta: float | None,
     alpha: float,
     no_intervals: bool,
-    form: str | None,
     title: str | None,
-    output: Path | None,
-    wide: bool,
-    as_json: bool,
-) -> int:
+) -> Output:
     """Print the cases of records as a table, for a terminal, a paper or a spreadsheet.
 
     A cell is one case: the median over its trials, with the 95% interval of the median as ±, or why there is no value.
@@ -85,9 +78,6 @@ def command(
 
     The exit status is 1 if a file cannot be read.
     """
-    if as_json and (form or output):
-        raise UserError("--json is a separate format; leave --format and --output out")
-    format_of(form, output)
     chosen = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
     if not chosen:
         raise UserError("--value names no value")
@@ -100,9 +90,5 @@ def command(
     values = [
         judged(made, figures(made, name, derive), baseline, replace(rules, metric=name), derive) for name in chosen
     ]
-    sheet = layout.sheet(made, values, rules, title, intervals=not no_intervals)
-    if as_json:
-        print_json(layout.plain(made, values, sheet))
-    else:
-        print_sheet(sheet, form, output, wide=wide)
-    return 1 if cases.faults else 0
+    table = layout.laid_out(made, values, rules, title, intervals=not no_intervals)
+    return Output([table], layout.plain(made, values, table), 1 if cases.faults else 0)

@@ -11,8 +11,8 @@ import click
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.energy import why_nothing
-from benchmarker.cli.display.output import csv_option, json_option, print_json, print_table
-from benchmarker.cli.display.profiles import plain, print_frame_csv
+from benchmarker.cli.display.output import Output, Part, output_options
+from benchmarker.cli.display.profiles import plain
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.display.sensors import HEADINGS, amount
 from benchmarker.cli.options.types import Integer
@@ -20,6 +20,7 @@ from benchmarker.formatting import clean, count
 from benchmarker.power.live import label
 from benchmarker.records import store
 from benchmarker.records.record import Record
+from benchmarker.tables.table import Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,10 +48,8 @@ _LONG = 16
     show_default=True,
     help="Maximum number of table rows.",
 )
-@click.option("--wide", is_flag=True, help="Show all quantities, including memory and power limit.")
-@json_option
-@csv_option
-def command(result: Path, rows: int, wide: bool, as_json: bool, as_csv: bool) -> None:
+@output_options(wide="Show all quantities, including memory and power limit.")
+def command(result: Path, rows: int, wide: bool) -> Output:
     """Show the time series of everything the meters read during a trial.
 
     RESULT is a record, the folder of a run with one time series, or the time series itself. Times are in seconds since
@@ -58,8 +57,6 @@ def command(result: Path, rows: int, wide: bool, as_json: bool, as_csv: bool) ->
     at its time and shows the mean of each quantity. For an energy counter it shows the mean power, for throttling the
     reasons in words, and for throttle time its increase. --csv and --json contain every reading.
     """
-    if as_json and as_csv:
-        raise UserError("--json and --csv exclude each other; give one of them")
     path = _find(result)
     with working(f"reading {path}"):
         from benchmarker.power import telemetry  # Arrow takes longer to import than everything else
@@ -69,18 +66,19 @@ def command(result: Path, rows: int, wide: bool, as_json: bool, as_csv: bool) ->
     if not len(table):
         raise UserError(f"{path}: the time series contains no readings")
     table.insert(0, "time_s", line.seconds())
-    if as_json:
-        print_json(plain(table))
-    elif as_csv:
-        print_frame_csv(table)
+    return Output(_parts(table, line.channels, rows, wide=wide), lambda: plain(table), csv=table)
+
+
+def _parts(
+    table: pd.DataFrame, channels: Sequence[Mapping[str, Sequence[Channel]]], rows: int, *, wide: bool
+) -> Iterator[Part]:
+    untimed = {*table["node"]} - {*table.loc[table["mark"] == "begin", "node"]}
+    if untimed == {*table["node"]}:
+        yield "nothing was timed: times are since the first reading"
     else:
-        untimed = {*table["node"]} - {*table.loc[table["mark"] == "begin", "node"]}
-        if untimed == {*table["node"]}:
-            click.echo("nothing was timed: times are since the first reading")
-        else:
-            for node in sorted(untimed):
-                click.echo(f"node {node} was not timed: its times are since its first reading")
-        _print(table, line.channels, rows, wide)
+        for node in sorted(untimed):
+            yield f"node {node} was not timed: its times are since its first reading"
+    yield from _series_output(table, channels, rows, wide)
 
 
 def _find(result: Path) -> Path:
@@ -117,8 +115,10 @@ def _reason(record: Record) -> str:
     return clean(f"nothing was measured: {why_nothing(record)}")
 
 
-def _print(table: pd.DataFrame, channels: Sequence[Mapping[str, Sequence[Channel]]], rows: int, wide: bool) -> None:
-    """Print a row for each time interval and a column for each quantity of each sensor."""
+def _series_output(
+    table: pd.DataFrame, channels: Sequence[Mapping[str, Sequence[Channel]]], rows: int, wide: bool
+) -> Iterator[Part]:
+    """Yield a row for each time interval and a column for each quantity of each sensor."""
     import pandas as pd
 
     times = table["time_s"].drop_duplicates()
@@ -151,14 +151,12 @@ def _print(table: pd.DataFrame, channels: Sequence[Mapping[str, Sequence[Channel
         columns[heading] = [_cell(channel, None if value is None or pd.isna(value) else value) for value in cells]
     for short, full in labels.values():
         if short != full:
-            click.echo(clean(f"{short}: {full}"))
+            yield clean(f"{short}: {full}")
     lines = list(map(list, zip(*columns.values(), strict=True)))
-    print_table(list(columns), lines, drop=list(columns)[:0:-1], wide=wide)
+    yield Table.of(list(columns), lines, drop=list(columns)[:0:-1])
     missing = table[table["reason"] != ""]
     for (reason, *sensor), of in missing.groupby(["reason", *_SENSOR], sort=False):
-        click.echo(
-            clean(f"{labels[tuple(sensor)][1]}: {count(len(of), 'reading is', 'readings are')} missing ({reason})")
-        )
+        yield clean(f"{labels[tuple(sensor)][1]}: {count(len(of), 'reading is', 'readings are')} missing ({reason})")
 
 
 _Name = tuple[int, str, str, str]

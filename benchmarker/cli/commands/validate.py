@@ -8,7 +8,7 @@ import click
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from benchmarker.cli.display.output import json_option, print_json
+from benchmarker.cli.display.output import Output, output_options, print_json
 from benchmarker.files.atomic import Fault
 from benchmarker.formatting import clean, count
 from benchmarker.procurement.completeness import completeness_of
@@ -42,8 +42,8 @@ def _print_schema(context: click.Context, _: click.Parameter, asked: bool) -> No
     callback=_print_schema,
     help="Print the JSON Schema of records, and exit.",
 )
-@json_option
-def command(results: tuple[Path, ...], as_json: bool) -> int:
+@output_options(tables=False)
+def command(results: tuple[Path, ...]) -> Output:
     """Validate records and plans; list each faulty file with the location and the reason.
 
     RESULT is a record, the folder of a run, or a folder of runs. Records must fit the JSON Schema and the plan of their
@@ -70,25 +70,18 @@ def command(results: tuple[Path, ...], as_json: bool) -> int:
     doubtful = len({note.run for note in notes if note.kind == "doubtful"})
     valid = len(records) - len(reasons)
     missing = sum(each.trials for each in planned.missing)
-    if as_json:
-        print_json(
-            {
-                "valid": valid,
-                "missing": missing,
-                "faults": [{"path": str(fault.path), "reason": fault.reason} for fault in faults],
-                "notes": notes,
-            }
+    data = {
+        "valid": valid,
+        "missing": missing,
+        "faults": [{"path": str(fault.path), "reason": fault.reason} for fault in faults],
+        "notes": notes,
+    }
+    lines = [clean(str(fault)) for fault in faults]
+    lines += [clean(f"{note.run}: {note.kind}: {note.of}: {note.what}") for note in notes]
+    lines.append(f"{valid} valid, {len(faults)} faulty" + (f", {count(doubtful, 'doubtful run')}" if doubtful else ""))
+    if missing:
+        lines.append(
+            f"{count(missing, 'planned trial has', 'planned trials have')} no record; "
+            "the command of the run continues with --resume"
         )
-    else:
-        for fault in faults:
-            click.echo(clean(str(fault)))
-        for note in notes:
-            click.echo(clean(f"{note.run}: {note.kind}: {note.of}: {note.what}"))
-        told = f", {count(doubtful, 'doubtful run')}" if doubtful else ""
-        click.echo(f"{valid} valid, {len(faults)} faulty{told}")
-        if missing:
-            click.echo(
-                f"{count(missing, 'planned trial has', 'planned trials have')} no record; "
-                "the command of the run continues with --resume"
-            )
-    return 1 if faults or doubtful else 0
+    return Output(lines, data, 1 if faults or doubtful else 0)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from benchmarker.cli.display.output import print_text
+from benchmarker.cli.display.output import Text
 from benchmarker.hooks.names import names
 from benchmarker.records.factors import DEFAULTS, label, text, varying
 from benchmarker.records.sides import SIDE
@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CaseColumns:
-    """The columns that name the cases of a table, and the cells of each case."""
+    """The columns that name the cases of a table, the cells of each case, and a sentence on what the cases share."""
 
     headings: list[str]
     cells: list[list[str]]
+    shared: list[Text]
 
 
 def case_columns(cases: Sequence[Factors], *, wide: bool) -> CaseColumns:
-    """Print what the cases share; return side, name and framework of each, and if `wide` all factors that differ.
+    """Return what the cases share, and side, name and framework of each, and if `wide` all factors that differ.
 
     Frameworks that run their steps in unlike ways have the word for theirs beside them: `torch eager`.
     """
@@ -36,9 +37,9 @@ def case_columns(cases: Sequence[Factors], *, wide: bool) -> CaseColumns:
     if wide:
         columns |= {name: [text(case.get(name)) for case in cases] for name in differ if name != SIDE}
         alike = [name for name, value in cases[0].items() if name not in differ and value != DEFAULTS.get(name)]
-        print_text(label(cases[0], alike))
+        shared = label(cases[0], alike)
     else:
         columns |= {"framework": [" ".join(text(case[name]) for name in way) for case in cases]} if way else {}
-        if made.shared:
-            print_text(made.shared)
-    return CaseColumns(list(columns), [list(row) for row in zip(*columns.values(), strict=True)] or [[] for _ in cases])
+        shared = made.shared
+    cells = [list(row) for row in zip(*columns.values(), strict=True)] or [[] for _ in cases]
+    return CaseColumns(list(columns), cells, [Text(shared)] if shared or wide else [])

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import click
-
-from benchmarker.cli.display.output import print_table, print_text, width
+from benchmarker.cli.display.output import Part, Text, width
 from benchmarker.cli.display.profiles import WIDEST
-from benchmarker.cli.display.shortening import shortened
-from benchmarker.cli.display.table import Coloured
 from benchmarker.comparing.formatting import (
     DOUBTS,
     FROM_PAIRS,
@@ -31,6 +28,8 @@ from benchmarker.comparing.profiled_parts import AXES
 from benchmarker.comparing.results import METHODS
 from benchmarker.formatting import si
 from benchmarker.records.factors import label, text
+from benchmarker.tables.shortening import shortened
+from benchmarker.tables.table import Cell, Table, coloured
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,28 +44,28 @@ LONGEST = 16
 """Longest name of a side that is the heading of its column."""
 
 
-def print_family(family: Family, *, wide: bool = False, verbose: bool = False) -> None:
-    """Print one comparison as a paragraph, several as a table; `verbose` adds the tests."""
+def family_output(family: Family, *, wide: bool = False, verbose: bool = False) -> Iterator[Part]:
+    """Yield one comparison as a paragraph, several as a table; `verbose` adds the tests."""
     comparisons = family.comparisons
     if len(comparisons) == 1:
-        _print_one(comparisons[0], family.shared, verbose=verbose)
+        yield from _one_output(comparisons[0], family.shared, verbose=verbose)
     elif comparisons:
-        _print_several(family, wide=wide, verbose=verbose)
-    _print_left_out(family)
+        yield from _several_output(family, wide=wide, verbose=verbose)
+    yield from _left_out_output(family)
 
 
-def _print_left_out(family: Family) -> None:
-    """Print the notes on the family and what could not be compared."""
+def _left_out_output(family: Family) -> Iterator[Part]:
+    """Yield the notes on the family and what could not be compared."""
     for note in family.notes:
-        print_text(f"  note: {short(note)}", "    ")
+        yield Text(f"  note: {short(note)}", "    ")
     for name in family.unmatched:
-        print_text(f"not compared, no counterpart: {short(name)}", "  ")
+        yield Text(f"not compared, no counterpart: {short(name)}", "  ")
 
 
-def _print_one(each: Comparison, shared: str, *, verbose: bool) -> None:
-    """Print a comparison: the verdict, the figures behind it, its case, and what makes one doubt it."""
+def _one_output(each: Comparison, shared: str, *, verbose: bool) -> Iterator[Part]:
+    """Yield a comparison: the verdict, the figures behind it, its case, and what makes one doubt it."""
     said = "; ".join(filter(None, [sentence(each, Terms.of(each)), enough(each)]))
-    print_text(said, "  ", COLOURS[each.verdict])
+    yield Text(said, "  ", COLOURS[each.verdict])
     a, b = (
         f"{short(side)} ({letter}) {si(value, each.unit)}"
         for side, letter, value in (
@@ -76,14 +75,14 @@ def _print_one(each: Comparison, shared: str, *, verbose: bool) -> None:
     )
     interval = f" ({percent(each.level)} interval)" if each.low is not None else ""
     figures = f"{measure(each.metric)}, medians over trials: {a}, {b}; B/A {ratio(each)}{interval}; {numbers(each)}"
-    print_text(f"  {figures}", "    ")
+    yield Text(f"  {figures}", "    ")
     if where := " ".join(filter(None, [each.name, _part(each), shared])):
-        print_text(f"  {where}", "    ")
+        yield Text(f"  {where}", "    ")
     if verbose:
-        print_text(f"  {details(each)}", "    ")
-        print_text(f"  {METHODS[each.method]}", "    ")
+        yield Text(f"  {details(each)}", "    ")
+        yield Text(f"  {METHODS[each.method]}", "    ")
     for note in _doubts(each):
-        print_text(f"  note: {note}", "    ")
+        yield Text(f"  note: {note}", "    ")
 
 
 def _doubts(each: Comparison) -> list[str]:
@@ -100,53 +99,53 @@ def _part(each: Comparison) -> str:
     return label({name: shortened(text(value), WIDEST) for name, value in each.case.items()}, AXES["kernel"])
 
 
-def _print_several(family: Family, *, wide: bool, verbose: bool) -> None:
+def _several_output(family: Family, *, wide: bool, verbose: bool) -> Iterator[Part]:
     comparisons = family.comparisons
     first, terms = comparisons[0], Terms.of(comparisons[0])
-    _print_means(family, terms, verbose=verbose)
+    yield from _means_output(family, terms, verbose=verbose)
     rounds = list(dict.fromkeys(map(numbers, comparisons)))
     same = [f"{measure(first.metric)}, medians over trials", *(rounds if len(rounds) == 1 else []), family.shared]
-    print_text("; ".join(filter(None, same)))
-    columns = _cases(comparisons, wide=wide)
+    yield Text("; ".join(filter(None, same)))
+    columns: dict[str, Sequence[Cell]] = dict(_cases(comparisons, wide=wide))
     a, b = (list(dict.fromkeys(short(side) for side in sides)) for sides in _sides(comparisons))
     are_headings = len(a) == len(b) == 1 and a != b and max(len(a[0]), len(b[0])) <= LONGEST
     one, other = (a[0], b[0]) if are_headings else ("A", "B")
     if not are_headings:
         for letter, heading, sides in (("A", "baseline A", a), ("B", "contender B", b)):
             if len(sides) == 1:
-                print_text(f"{letter}: {sides[0]}", "  ")
+                yield Text(f"{letter}: {sides[0]}", "  ")
             else:
                 columns[heading] = [short(side) for side in _sides(comparisons)["AB".index(letter)]]
     columns[one] = [si(each.baseline_value, each.unit) for each in comparisons]
     columns[other] = [si(each.contender_value, each.unit) for each in comparisons]
-    columns[f"verdict on {other}"] = [Coloured(gist(each, terms), COLOURS[each.verdict]) for each in comparisons]
+    columns[f"verdict on {other}"] = [coloured(gist(each, terms), COLOURS[each.verdict]) for each in comparisons]
     columns["B/A"] = [ratio(each) for each in comparisons]
     if len(rounds) > 1:
         columns["n"] = [numbers(each).removesuffix(" rounds").removesuffix(" trials") for each in comparisons]
     if verbose:
         columns["p"] = ["-" if each.p_adjusted is None else f"{each.p_adjusted:.2g}" for each in comparisons]
     rows = [list(row) for row in zip(*columns.values(), strict=True)]
-    print_table(list(columns), rows, drop=["n", "B/A", "p", one, other], cut=["kernel", "scope"], wide=wide)
+    yield Table.of(list(columns), rows, drop=["n", "B/A", "p", one, other], cut=["kernel", "scope"])
     if verbose:
         corrected = f"p adjusted for {len(comparisons)} comparisons (Holm)"
-        print_text(f"  B/A with its {percent(first.level)} interval; {corrected}; δ {percent(first.delta)}", "    ")
+        yield Text(f"  B/A with its {percent(first.level)} interval; {corrected}; δ {percent(first.delta)}", "    ")
         for method in dict.fromkeys(each.method for each in comparisons):
-            print_text(f"  {METHODS[method]}", "    ")
-    _print_notes(comparisons, verbose=verbose)
+            yield Text(f"  {METHODS[method]}", "    ")
+    yield from _notes_output(comparisons, verbose=verbose)
 
 
-def _print_means(family: Family, terms: Terms, *, verbose: bool) -> None:
-    """Print the verdict over all cases for each pair of sides, or if there is none, how many verdicts of each kind."""
+def _means_output(family: Family, terms: Terms, *, verbose: bool) -> Iterator[Part]:
+    """Yield the verdict over all cases for each pair of sides, or if there is none, how many verdicts of each kind."""
     for mean in family.geometric_means:
-        print_text(over_cases(mean, terms), "  ", COLOURS[mean.verdict])
+        yield Text(over_cases(mean, terms), "  ", COLOURS[mean.verdict])
         if verbose:
-            print_text(f"  B/A {ratio(mean)}, {mean.method}", "    ")
+            yield Text(f"  B/A {ratio(mean)}, {mean.method}", "    ")
         for note in mean.notes:
-            print_text(f"  note: {short(note)}", "    ")
+            yield Text(f"  note: {short(note)}", "    ")
     counts = Counter(map(verdict, family.comparisons))
     verdicts = ", ".join(f"{number} {word}" for word, number in counts.most_common())
     unlike = [] if family.geometric_means else _executions(family.comparisons)
-    print_text("; ".join(filter(None, [f"{len(family.comparisons)} comparisons: {verdicts}", *unlike])), "  ")
+    yield Text("; ".join(filter(None, [f"{len(family.comparisons)} comparisons: {verdicts}", *unlike])), "  ")
 
 
 def _executions(comparisons: Sequence[Comparison]) -> list[str]:
@@ -167,8 +166,8 @@ def _cases(comparisons: Sequence[Comparison], *, wide: bool) -> dict[str, list[s
     return columns | {name: [shortened(text(each.case.get(name)), WIDEST) for each in comparisons] for name in shown}
 
 
-def _print_notes(comparisons: Sequence[Comparison], *, verbose: bool) -> None:
-    """Print each note once with the comparisons that it applies to; a terminal shows the most frequent ones."""
+def _notes_output(comparisons: Sequence[Comparison], *, verbose: bool) -> Iterator[Part]:
+    """Yield each note once with the comparisons that it applies to; a terminal shows the most frequent ones."""
     about: dict[str, list[str]] = {}
     several = len({each.contender for each in comparisons}) > 1
     for each in comparisons:
@@ -180,17 +179,17 @@ def _print_notes(comparisons: Sequence[Comparison], *, verbose: bool) -> None:
     for note, names in shown:
         where = "all" if len(names) == len(comparisons) else ", ".join(names[:3])
         more = f" and {len(names) - 3} more" if where != "all" and len(names) > 3 else ""
-        print_text(f"  note ({where}{more}): {note}", "    ")
+        yield Text(f"  note ({where}{more}): {note}", "    ")
     if len(shown) < len(notes):
-        click.echo(f"  and {len(notes) - len(shown)} more notes; --verbose shows them")
+        yield f"  and {len(notes) - len(shown)} more notes; --verbose shows them"
 
 
-def print_speedups(family: Family, *, wide: bool = False, verbose: bool = False) -> None:
-    """Print speed-ups over the baseline, a row per case and a column per contender; `?` marks undecided ones."""
+def speedups_output(family: Family, *, wide: bool = False, verbose: bool = False) -> Iterator[Part]:
+    """Yield speed-ups over the baseline, a row per case and a column per contender; `?` marks undecided ones."""
     comparisons, first = family.comparisons, family.comparisons[0]
     about = f"speed-up over {short(first.baseline)} by {measure(first.metric)}"
     marks = f"? is undecided, = the same within {percent(first.delta)}"
-    print_text("; ".join(filter(None, [about, *_executions(comparisons), marks, family.shared])))
+    yield Text("; ".join(filter(None, [about, *_executions(comparisons), marks, family.shared])))
     contenders = list(dict.fromkeys(short(each.contender) for each in comparisons))
     cells: dict[tuple[str, ...], dict[str, str]] = {}
     cases = _cases(comparisons, wide=wide)
@@ -200,9 +199,9 @@ def print_speedups(family: Family, *, wide: bool = False, verbose: bool = False)
     means = {short(mean.contender): _speedup(mean) for mean in family.geometric_means}
     if means and cases:
         rows.append(["geometric mean", *[""] * (len(cases) - 1), *(means.get(name, "-") for name in contenders)])
-    print_table([*cases, *contenders], rows, cut=["kernel", "scope"], wide=wide)
-    _print_notes(comparisons, verbose=verbose)
-    _print_left_out(family)
+    yield Table.of([*cases, *contenders], rows, cut=["kernel", "scope"])
+    yield from _notes_output(comparisons, verbose=verbose)
+    yield from _left_out_output(family)
 
 
 def _speedup(each: Comparison | GeometricMean) -> str:
@@ -212,22 +211,22 @@ def _speedup(each: Comparison | GeometricMean) -> str:
     return f"{each.ratio if each.better == 'higher' else 1 / each.ratio:.3g}x{mark}"
 
 
-def print_classical(tables: Sequence[Classical], *, tests: bool, wide: bool = False) -> None:
-    """Print statistics of all timed blocks and, with `tests`, tests as if blocks were independent, with a warning."""
-    click.echo("\nStep times of all timed blocks:")
+def classical_output(tables: Sequence[Classical], *, tests: bool, wide: bool = False) -> Iterator[Part]:
+    """Yield statistics of all timed blocks and, with `tests`, tests as if blocks were independent, with a warning."""
+    yield "\nStep times of all timed blocks:"
     rows = []
     for each in tables:
         for name, found in ((each.baseline, each.baseline_blocks), (each.contender, each.contender_blocks)):
             times = (found.mean, found.deviation, found.minimum, found.q1, found.median, found.q3, found.maximum)
             rows.append([f"{each.name} {short(name)}".strip(), str(found.n), *(si(value, "s") for value in times)])
     headings = ["blocks of", "n", "mean", "deviation", "min", "q1", "median", "q3", "max"]
-    print_table(headings, rows, drop=["min", "max", "q1", "q3", "mean", "n"], wide=wide)
+    yield Table.of(headings, rows, drop=["min", "max", "q1", "q3", "mean", "n"])
     if not tests:
         return
-    print_text("tests that treat blocks as independent, although blocks of one process are not:")
+    yield Text("tests that treat blocks as independent, although blocks of one process are not:")
     for each in tables:
         test = each.rank_sum
-        print_text(
+        yield Text(
             f"{each.name} {short(each.baseline)} vs {short(each.contender)}: "
             f"rank-sum statistic {test.statistic:.3f} (p {test.p_value:.2g}), "
             f"Mann-Whitney U {test.u:.0f} (p {test.u_p_value:.2g})".strip(),

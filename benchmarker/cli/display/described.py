@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from benchmarker.cli.display.output import print_text
+from benchmarker.cli.display.output import Part, Text
 from benchmarker.formatting import clean, count, si
 
 if TYPE_CHECKING:
@@ -13,24 +14,24 @@ if TYPE_CHECKING:
 _INDENT = 12
 
 
-def print_case(case: DescribedCase) -> None:
-    """Print the parameters, the work and the memory of a case, and who can compute it."""
+def case_output(case: DescribedCase) -> Iterator[Part]:
+    """Yield the parameters, the work and the memory of a case, and who can compute it."""
     needs = case.needs
-    print_text(f"{needs.title} {needs.precision}", "  ")
+    yield Text(f"{needs.title} {needs.precision}", "  ")
     if needs.parameters is not None:
-        _line("parameters", f"{needs.parameters:,}")
-    _line("a step", _step(needs))
-    _line("memory", _memory(needs))
+        yield _line("parameters", f"{needs.parameters:,}")
+    yield _line("a step", _step(needs))
+    yield _line("memory", _memory(needs))
     for device in case.devices:
-        _line(device.platform, f"{device.name}, {_fit(device)}")
-    _line("frameworks", ", ".join(name for name, reason in case.frameworks.items() if not reason) or "none")
+        yield _line(device.platform, f"{device.name}, {_fit(device)}")
+    yield _line("frameworks", ", ".join(name for name, reason in case.frameworks.items() if not reason) or "none")
     for name, reason in case.frameworks.items():
         if reason:
-            _line("", clean(f"not {name}: {reason}"))
+            yield _line("", clean(f"not {name}: {reason}"))
 
 
-def _line(name: str, text: str) -> None:
-    print_text(f"{name:<{_INDENT}}{text}", " " * _INDENT)
+def _line(name: str, text: str) -> Text:
+    return Text(f"{name:<{_INDENT}}{text}", " " * _INDENT)
 
 
 def _step(needs: Needs) -> str:

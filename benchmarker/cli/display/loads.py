@@ -3,68 +3,64 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import click
 import numpy as np
 
-from benchmarker.cli.display.output import print_json, print_table, print_text
-from benchmarker.formatting import clean, part, rounded, si
+from benchmarker.cli.display.output import Output, Part, Text
+from benchmarker.formatting import part, rounded, si
 from benchmarker.serving.doubts import doubts
 from benchmarker.serving.latency import LATENCIES, PERCENTILES, Figures, figures_of
 from benchmarker.serving.session import named
 from benchmarker.serving.words import NAMES, answer, described, failed, found_rate, interval, latency, overload
+from benchmarker.tables.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from benchmarker.records.load import Load
-    from benchmarker.serving.search import Highest
 
 MOST_MESSAGES = 3
 
 
-def finish(load: Load, path: Path | None, *, as_json: bool) -> int:
-    """Print a load, and where it is stored if it could be; return the exit status of `serve-load`."""
-    print_load(load, path, as_json=as_json)
-    if path:
-        click.echo(f"\nload: {clean(str(path))}", err=True)
+def output_of(load: Load, path: Path | None) -> Output:
+    """Return a load, where it is stored if it could be, and the exit status of `serve-load`."""
     if highest := found_rate(load):
-        return 1 if highest.rate is None else 0
-    return 1 if any(not figures.answered or figures.is_overloaded for figures in figures_of(load)) else 0
+        status = 1 if highest.rate is None else 0
+    else:
+        status = 1 if any(not figures.answered or figures.is_overloaded for figures in figures_of(load)) else 0
+    return Output(_output(load), _plain(load, path), status, stored=f"load: {path}" if path else "")
 
 
-def print_load(load: Load, path: Path | None, *, as_json: bool) -> None:
-    """Print the figures of a load."""
+def _output(load: Load) -> Iterator[Part]:
+    """Yield the figures of a load."""
     figures = figures_of(load)
     found = found_rate(load)
-    if as_json:
-        print_json(_plain(load, path, figures, found))
-        return
     told = answer(found, load) if found else overload(load)
     if told:
-        print_text(told)
-    print_text(described(load))
+        yield Text(told)
+    yield Text(described(load))
     if len(figures) == 1:
-        _print_one(figures[0])
+        yield from _one_output(figures[0])
     elif figures:
-        _print_rates(figures)
-    _print_failures(figures)
+        yield from _rates_output(figures)
+    yield from _failures_output(figures)
     for doubt in doubts(load):
-        print_text(f"doubt: {doubt}", indent="  ")
+        yield Text(f"doubt: {doubt}", indent="  ")
 
 
-def _print_one(figures: Figures) -> None:
-    """Print the percentiles of a single step."""
+def _one_output(figures: Figures) -> Iterator[Part]:
+    """Yield the percentiles of a single step."""
     step = figures.step
     answered = part(figures.answered, step.planned, "request")
     sentence = f"{named(step.rate_per_s)} for {step.seconds:.4g} s: {answered} answered"
-    print_text(f"{sentence}, {si(figures.tokens_per_s, '1/s')} tokens/s")
+    yield Text(f"{sentence}, {si(figures.tokens_per_s, '1/s')} tokens/s")
     if figures.met:
         met = f"{figures.met.value:.1%} ({figures.met.low:.1%} to {figures.met.high:.1%}) of requests meet the SLO"
-        print_text(f"goodput {si(figures.goodput_per_s, '1/s')} requests/s: {met}")
+        yield Text(f"goodput {si(figures.goodput_per_s, '1/s')} requests/s: {met}")
     rows = [
         [NAMES[name] if percent == PERCENTILES[0] else "", f"p{percent}", latency(each.value), interval(each)]
         for name, percentiles in figures.percentiles.items()
@@ -73,11 +69,11 @@ def _print_one(figures: Figures) -> None:
     rows += [
         ["lateness" if at == 0 else "", name, latency(value), ""] for at, (name, value) in enumerate(_lateness(figures))
     ]
-    print_table(["latency", "percentile", "time", "95% interval"], rows)
+    yield Table.of(["latency", "percentile", "time", "95% interval"], rows)
 
 
-def _print_rates(figures: Sequence[Figures]) -> None:
-    """Print a line for each rate."""
+def _rates_output(figures: Sequence[Figures]) -> Iterator[Part]:
+    """Yield a line for each rate."""
     columns: list[tuple[str, Callable[[Figures], str]]] = [
         ("requests/s", lambda each: rounded(each.step.rate_per_s or 0.0, 4)),
         ("answered", lambda each: f"{each.answered}/{each.step.planned}"),
@@ -96,7 +92,7 @@ def _print_rates(figures: Sequence[Figures]) -> None:
     ]
     rows = [[cell(each) for _, cell in columns] for each in figures]
     drop = ["ITL p50", "end to end p50", "ITL p99", "tokens/s", "late p99", "TPOT p50", "TTFT p50", "end to end p99"]
-    print_table([heading for heading, _ in columns], rows, drop=[*drop, "goodput"], remedy="--json has")
+    yield Table.of([heading for heading, _ in columns], rows, drop=[*drop, "goodput"])
 
 
 def _percentile(name: str, percent: int, figures: Figures) -> str:
@@ -104,15 +100,15 @@ def _percentile(name: str, percent: int, figures: Figures) -> str:
     return latency(of[percent].value) if of else "-"
 
 
-def _print_failures(figures: Sequence[Figures]) -> None:
-    """Print how many requests failed, by kind, with the messages that came most often."""
+def _failures_output(figures: Sequence[Figures]) -> Iterator[Part]:
+    """Yield how many requests failed, by kind, with the messages that came most often."""
     sentence = failed(figures)
     if not sentence:
         return
-    print_text(f"{sentence}:")
+    yield Text(f"{sentence}:")
     messages = Counter(each.failure.message for of in figures for each in of.outcomes if each.failure)
     for message, number in messages.most_common(MOST_MESSAGES):
-        print_text(f"  {number} x {message}", indent="    ")
+        yield Text(f"  {number} x {message}", indent="    ")
 
 
 def _lateness(figures: Figures) -> list[tuple[str, float]]:
@@ -120,11 +116,13 @@ def _lateness(figures: Figures) -> list[tuple[str, float]]:
     return [("p50", float(np.quantile(late, 0.5))), ("p99", float(np.quantile(late, 0.99))), ("max", float(late.max()))]
 
 
-def _plain(load: Load, path: Path | None, figures: Sequence[Figures], found: Highest | None) -> dict[str, Any]:
+def _plain(load: Load, path: Path | None) -> dict[str, Any]:
+    """Return the figures of a load as values for JSON, with the file in which it is stored."""
+    figures = figures_of(load)
     return {
         "path": None if path is None else str(path),
         **{name: getattr(load, name) for name in load.__struct_fields__ if name not in ("steps", "machine")},
-        "highest": found,
+        "highest": found_rate(load),
         "steps": [
             {
                 "rate_per_s": each.step.rate_per_s,

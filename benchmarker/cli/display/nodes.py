@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import click
-
-from benchmarker.cli.display.output import print_table, print_text
-from benchmarker.cli.display.table import Coloured
+from benchmarker.cli.display.output import Part, Text
 from benchmarker.formatting import clean, count, si
 from benchmarker.procurement import junit
+from benchmarker.tables.table import Table, coloured
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,26 +20,26 @@ SHOWN = 10
 _COLOURS = {"slower": "red", "faster": "yellow", "undecided": "yellow", "not judged": "yellow"}
 
 
-def print_fleet(found: FleetResult, *, every: bool = False, wide: bool = False) -> None:
-    """Print a fleet: the answer, a table from the slowest on, evidence, and what makes one doubt it."""
-    print_text(found.headline, "  ", "red" if found.named else "")
+def fleet_output(found: FleetResult, *, every: bool = False) -> Iterator[Part]:
+    """Yield a fleet: the answer, a table from the slowest on, evidence, and what makes one doubt it."""
+    yield Text(found.headline, "  ", "red" if found.named else "")
     if found.cells:
-        print_text(f"  {found.shared}", "    ")
-        _print_cells(found.cells, every=every, wide=wide)
+        yield Text(f"  {found.shared}", "    ")
+        yield from _cells_output(found.cells, every=every)
     for cell in found.named:
         for text in cell.evidence:
-            print_text(f"  {cell.where}, {cell.name}: {text}", "    ")
+            yield Text(f"  {cell.where}, {cell.name}: {text}", "    ")
     for text in found.doubts:
-        print_text(f"  note: {text}", "    ")
+        yield Text(f"  note: {text}", "    ")
     if found.suspicions:
-        print_text(
+        yield Text(
             f"  {count(found.suspicions, 'suspicion')} tested together, against {found.against}; "
             f"at most {found.alpha:.0%} false alarms; δ {found.delta:.0%}",
             "    ",
         )
 
 
-def _print_cells(cells: Sequence[Cell], *, every: bool, wide: bool) -> None:
+def _cells_output(cells: Sequence[Cell], *, every: bool) -> Iterator[Part]:
     chosen = [cell for cell in cells if cell.is_suspected]
     rest = [cell for cell in cells if not cell.is_suspected]
     chosen += rest if every else rest[: max(0, SHOWN - len(chosen))]
@@ -52,7 +51,7 @@ def _print_cells(cells: Sequence[Cell], *, every: bool, wide: bool) -> None:
         *(["case"] * several),
     ]
     headings += ["step time", "shift", "95% interval", "p", "rounds", "verdict"]
-    print_table(
+    yield Table.of(
         headings,
         [
             [
@@ -64,15 +63,14 @@ def _print_cells(cells: Sequence[Cell], *, every: bool, wide: bool) -> None:
                 "-" if cell.low is None or cell.high is None else f"{signed(cell.low)} to {signed(cell.high)}",
                 "-" if cell.p_adjusted is None else f"{cell.p_adjusted:.2g}",
                 str(cell.rounds),
-                Coloured(cell.verdict, _COLOURS.get(cell.verdict, "")),
+                coloured(cell.verdict, _COLOURS.get(cell.verdict, "")),
             ]
             for cell in chosen
         ],
         drop=["rounds", "step time"],
-        wide=wide,
     )
     if len(chosen) < len(cells):
-        click.echo(f"{count(len(cells) - len(chosen), 'row')} of cells that are not suspected: --all shows them")
+        yield f"{count(len(cells) - len(chosen), 'row')} of cells that are not suspected: --all shows them"
 
 
 def signed(share: float) -> str:

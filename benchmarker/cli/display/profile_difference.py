@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import print_json, print_table, print_text
-from benchmarker.cli.display.profiles import NAMES, cell, cells, from_result, noting, plain, print_frame_csv
+from benchmarker.cli.display.output import Output, Part, Text
+from benchmarker.cli.display.profiles import NAMES, cell, cells, from_result, notes_on, plain
 from benchmarker.formatting import si
+from benchmarker.tables.table import Table
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from benchmarker.cli.display.profile_filters import Filters
     from benchmarker.traces.formats.aten_cost import Causal
 
@@ -22,7 +23,7 @@ _DROPPED = ("before n", "after n", "phase", "category")
 """Columns that a narrow terminal does not show, the least important first."""
 
 
-def show_difference(
+def difference_output(
     results: Sequence[Path],
     by: Sequence[str],
     filters: Filters,
@@ -32,10 +33,8 @@ def show_difference(
     sort: str | None = None,
     top: int,
     wide: bool,
-    as_json: bool,
-    as_csv: bool,
-) -> None:
-    """Print the lines of two profiles, grouped by columns, and what each contributes to their difference.
+) -> Output:
+    """Return the lines of two profiles, grouped by columns, and what each contributes to their difference.
 
     Raises `UserError` if they are to be sorted by another column than the difference.
     """
@@ -43,33 +42,31 @@ def show_difference(
         raise UserError(f"two RESULTs are sorted by their difference; leave --sort={sort} out")
     from benchmarker.traces.statistics import difference, work
 
-    found = [from_result(result, causal) for result in results]
-    with noting([each.trace for each in found], [str(result) for result in results], aside=as_json or as_csv):
-        per_step = all(each.trace.steps for each in found)
-        steps = (found[0].trace.steps, found[1].trace.steps) if per_step else (1, 1)
-        rows = [work(filters.events(each.events, column)) for each in found]
-        table = difference(rows[0], rows[1], by, steps).rename(columns={"leaf": "scope"})
-        shown = table.head(top) if top else table
-        if as_json:
-            print_json(plain(shown))
-            return
-        if as_csv:
-            print_frame_csv(shown)
-            return
-        before, after = (table[name].sum() for name in ("before_ns", "after_ns"))
-        print_text(
-            f"busy time{' per step' if per_step else ''}: before {si(before / 1e9, 's')}, after {si(after / 1e9, 's')}"
-            f"{f' ({after / before - 1:+.1%})' if before else ''}; one profile of each, so no verdict",
-            "  ",
-        )
-        if not len(table):
-            click.echo("nothing in the profiles matches")
-            return
-        headings = [_HEADINGS.get(str(name), str(name).replace("_count", " n")) for name in shown.columns]
-        print_table(headings, cells(shown, wide=wide, text=_cell), drop=_DROPPED, cut=NAMES, wide=wide)
-        if len(shown) < len(table):
-            rest = table.iloc[len(shown) :]["difference_share"].sum()
-            click.echo(f"and {len(table) - len(shown)} more, {rest:.1%} of the difference; --top=0 shows all")
+    profiles = [from_result(result, causal) for result in results]
+    per_step = all(profile.trace.steps for profile in profiles)
+    steps = (profiles[0].trace.steps, profiles[1].trace.steps) if per_step else (1, 1)
+    rows = [work(filters.events(profile.events, column)) for profile in profiles]
+    table = difference(rows[0], rows[1], by, steps).rename(columns={"leaf": "scope"})
+    shown = table.head(top) if top else table
+    notes = notes_on([profile.trace for profile in profiles], [str(result) for result in results])
+    return Output(_output(table, shown, per_step=per_step, wide=wide), plain(shown), csv=shown, notes=notes)
+
+
+def _output(table: pd.DataFrame, shown: pd.DataFrame, *, per_step: bool, wide: bool) -> Iterator[Part]:
+    before, after = (table[name].sum() for name in ("before_ns", "after_ns"))
+    yield Text(
+        f"busy time{' per step' if per_step else ''}: before {si(before / 1e9, 's')}, after {si(after / 1e9, 's')}"
+        f"{f' ({after / before - 1:+.1%})' if before else ''}; one profile of each, so no verdict",
+        "  ",
+    )
+    if not len(table):
+        yield "nothing in the profiles matches"
+        return
+    headings = [_HEADINGS.get(str(name), str(name).replace("_count", " n")) for name in shown.columns]
+    yield Table.of(headings, cells(shown, wide=wide, text=_cell), drop=_DROPPED, cut=NAMES)
+    if len(shown) < len(table):
+        rest = table.iloc[len(shown) :]["difference_share"].sum()
+        yield f"and {len(table) - len(shown)} more, {rest:.1%} of the difference; --top=0 shows all"
 
 
 def _cell(name: str, value: object) -> str:

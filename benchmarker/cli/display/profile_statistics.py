@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import csv_option, json_option, print_json, print_table
-from benchmarker.cli.display.profile_difference import show_difference
+from benchmarker.cli.display.output import Output, Part, View, output_options
+from benchmarker.cli.display.profile_difference import difference_output
 from benchmarker.cli.display.profile_filters import filter_options
 from benchmarker.cli.display.profiles import (
     NAMES,
@@ -21,18 +20,15 @@ from benchmarker.cli.display.profiles import (
     cells,
     from_result,
     headline,
-    noting,
+    notes_on,
     overview,
     plain,
-    print_frame_csv,
-    top_option,
     warnings,
 )
-from benchmarker.cli.display.sheets import format_of, format_options, print_sheet
 from benchmarker.cli.options.types import Choice
 from benchmarker.formatting import scale
 from benchmarker.tables.layout import shown
-from benchmarker.tables.sheet import Cell, Column, Sheet
+from benchmarker.tables.table import Column, Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,42 +59,17 @@ _OF_A_CALL = ("mean", "median", "min", "max", "std")
 """Times of a call in formats for print, which have the same unit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """How statistics are shown: their order, length and width, and as what."""
-
-    sort: str | None
-    top: int
-    wide: bool
-    as_json: bool
-    as_csv: bool
-    form: str | None
-    title: str | None
-    output: Path | None
-
-    @property
-    def is_print(self) -> bool:
-        """Whether they are laid out for print, or written to a file."""
-        return any(each is not None for each in (self.form, self.title, self.output))
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether columns are shown that the usual table has no room for."""
-        return self.wide or self.as_json or self.as_csv or self.is_print
+_WIDE_HELP = "Show all columns: mean, percentiles, minimum, standard deviation, FLOPs, bytes."
 
 
 def statistics_options(function: _F) -> _F:
-    """Add the RESULTs, the filters, and the options that `shown_as` takes to a command."""
+    """Add the RESULTs, the filters, and the options of `statistics` to a command."""
     for option in (
-        csv_option,
-        json_option,
-        format_options,
-        click.option(
-            "--wide",
-            is_flag=True,
-            help="Show all columns: mean, percentiles, minimum, standard deviation, FLOPs, bytes.",
+        output_options(
+            wide="Show all columns: mean, percentiles, minimum, standard deviation, FLOPs, bytes.",
+            top=True,
+            written=True,
         ),
-        top_option,
         click.option("--sort", type=Choice(SORTS), help=f"Column to sort by. [default: {SORTS[0]}]"),
         causal_option,
         filter_options,
@@ -108,72 +79,56 @@ def statistics_options(function: _F) -> _F:
     return function
 
 
-def shown_as(**given: Any) -> Shown:
-    """Return how statistics are to be shown; raises `UserError` if two options exclude each other."""
-    asked = Shown(**given)
-    if asked.as_json + asked.as_csv + asked.is_print > 1:
-        raise UserError("--json, --csv, and --format, --title or --output exclude each other; give one")
-    is_csv = format_of(asked.form, asked.output) == "csv" and asked.output is None
-    return replace(asked, as_csv=True, form=None, title=None) if is_csv else asked
-
-
-def show_statistics(
+def statistics(
     results: Sequence[Path],
     columns: Sequence[str],
     filters: Filters,
-    causal: Causal | None,
-    show: Shown,
     describe: Callable[[Ingested], tuple[pd.DataFrame, Bound | None]],
     column: str = "name",
-) -> None:
-    """Print the statistics of one profile that `describe` returns, or what differs between two by `columns`.
+    *,
+    causal: Causal | None,
+    sort: str | None,
+    top: int,
+    title: str | None,
+    view: View,
+) -> Output:
+    """Return the statistics of one profile that `describe` returns, or what differs between two by `columns`.
 
     `--name` is searched in `column`. Raises `UserError` if there are more than two, or if an option applies only to
     one.
     """
+    if title is not None and view.form in ("json", "csv"):
+        raise UserError(f"--{view.form} and --title exclude each other; give one of them")
+    is_for_print = title is not None or view.form not in (None, "json", "csv")
     if len(results) > 2:
         raise UserError(f"{len(results)} RESULTs were given; name one to show it, or two to see what differs")
     if len(results) == 2:
-        if show.is_print:
+        if is_for_print or view.output:
             raise UserError("--format, --title and --output show one RESULT; name one, or leave them out")
-        show_difference(
-            results,
-            columns,
-            filters,
-            column=column,
-            causal=causal,
-            sort=show.sort,
-            top=show.top,
-            wide=show.wide,
-            as_json=show.as_json,
-            as_csv=show.as_csv,
+        return difference_output(
+            results, columns, filters, column=column, causal=causal, sort=sort, top=top, wide=view.wide
         )
-        return
     ingested = from_result(results[0], causal)
     table, bound = describe(ingested)
-    sort = show.sort or SORTS[0]
+    sort = sort or SORTS[0]
     by = next((name for name in (sort, f"{sort}_ns") if name in table), None)
     if by:  # otherwise keep the table's own order
         table = table.sort_values(by, ascending=sort == "name", kind="stable", ignore_index=True)
-    chosen = table.head(show.top) if show.top else table
-    noted = [] if show.is_print else [ingested.trace]  # print has its own
-    with noting(noted, [""] * len(noted), aside=show.as_json or show.as_csv):
-        if show.as_json:
-            print_json(plain(chosen))
-        elif show.as_csv:
-            print_frame_csv(chosen)
-        elif not len(table):
-            click.echo("nothing in the profile matches")
-        elif show.is_print:
-            sheet = _sheet(chosen, table, ingested.trace, bound, show)
-            print_sheet(sheet, show.form, show.output, wide=show.wide)
-        else:
-            _print(chosen, table, ingested.trace, bound, wide=show.wide)
+    chosen = table.head(top) if top else table
+    parts: Iterable[Part] = ["nothing in the profile matches"]
+    if is_for_print and len(table):
+        parts = [_for_print(chosen, table, ingested.trace, bound, title, wide=view.wide)]
+    elif len(table):
+        parts = _output(chosen, table, ingested.trace, bound, wide=view.wide)
+    notes = [] if is_for_print else notes_on([ingested.trace], [""])  # a table for print has its own
+    return Output(parts, plain(chosen), csv=chosen, notes=notes)
 
 
-def _print(chosen: pd.DataFrame, table: pd.DataFrame, trace: Trace, bound: Bound | None, *, wide: bool) -> None:
-    """Print the chosen lines of a table, with the main columns unless `wide`."""
-    headline(trace, bound)
+def _output(
+    chosen: pd.DataFrame, table: pd.DataFrame, trace: Trace, bound: Bound | None, *, wide: bool
+) -> Iterator[Part]:
+    """Yield the chosen lines of a table, with the main columns unless `wide`."""
+    yield from headline(trace, bound)
     kept = chosen.dropna(axis=1, how="all")
     kept = kept.drop(columns=[name for name in SHARES if name in kept and (kept[name].dropna() == 1).all()])
     if not wide:
@@ -182,9 +137,9 @@ def _print(chosen: pd.DataFrame, table: pd.DataFrame, trace: Trace, bound: Bound
             same = [name for name in ("total_ns", "self_ns") if (kept[name] == kept["busy_ns"]).all()]
             kept = kept.drop(columns=same)
     headings = [_HEADINGS.get(name, name.removesuffix("_ns")) for name in kept.columns]
-    print_table(headings, cells(kept, wide=wide), drop=_DROPPED, cut=NAMES, wide=wide)
+    yield Table.of(headings, cells(kept, wide=wide), drop=_DROPPED, cut=NAMES)
     if rest := _rest(chosen, table):
-        click.echo(f"{rest}; --top=0 shows all")
+        yield f"{rest}; --top=0 shows all"
 
 
 def _rest(chosen: pd.DataFrame, table: pd.DataFrame) -> str:
@@ -196,31 +151,33 @@ def _rest(chosen: pd.DataFrame, table: pd.DataFrame) -> str:
     return f"and {len(rest)} more{share}"
 
 
-def _sheet(chosen: pd.DataFrame, table: pd.DataFrame, trace: Trace, bound: Bound | None, show: Shown) -> Sheet:
+def _for_print(
+    chosen: pd.DataFrame, table: pd.DataFrame, trace: Trace, bound: Bound | None, title: str | None, *, wide: bool
+) -> Table:
     """Lay the chosen lines out for print: names, calls, times, and grid and block where the profile has them."""
     texts = chosen[[name for name in chosen.columns[: list(chosen.columns).index("count")] if name != "launch"]]
     columns: list[tuple[Column, Sequence[str]]] = [
-        (Column((str(name),), is_number=False), of)
-        for name, of in zip(texts.columns, zip(*cells(texts, wide=show.wide), strict=True), strict=True)
+        (Column(str(name)), of)
+        for name, of in zip(texts.columns, zip(*cells(texts, wide=wide), strict=True), strict=True)
     ]
-    columns.append((Column(("calls",)), [str(number) for number in chosen["count"].tolist()]))
+    numbers = {"calls": [str(number) for number in chosen["count"].tolist()]}
     if "share" in chosen:
-        columns.append((Column(("share, %",)), [f"{100 * share:.1f}" for share in chosen["share"].tolist()]))
+        numbers["share, %"] = [f"{100 * share:.1f}" for share in chosen["share"].tolist()]
     one = chosen["mean_ns"].median()
     for name, typical in {"total": chosen["total_ns"].median(), **dict.fromkeys(_OF_A_CALL, one)}.items():
         size, unit = scale(typical / 1e9, "s")
         values = (chosen[f"{name}_ns"] / 1e9 / size).tolist()
-        columns.append((Column((f"{name}, {unit}",)), [shown(value, None) for value in values]))
+        numbers[f"{name}, {unit}"] = [shown(value, None) for value in values]
+    columns += [(Column(name, numeric=True, levels=(name,)), of) for name, of in numbers.items()]
     columns += _launches(chosen["launch"].tolist()) if "launch" in chosen else []
-    return Sheet(
-        title=show.title or "",
-        columns=tuple(column for column, _ in columns),
-        rows=tuple(tuple(map(Cell, row)) for row in zip(*(of for _, of in columns), strict=True)),
-        labels=len(texts.columns),
+    labels = len(texts.columns)
+    return Table(
+        tuple(column for column, _ in columns),
+        tuple(zip(*(of for _, of in columns), strict=True)),
+        title=title or "",
+        labels=labels,
         notes=tuple(filter(None, [overview(trace, bound), _rest(chosen, table), *warnings(trace)])),
-        bold="",
-        plain_headings=tuple(chosen.columns),
-        plain_rows=tuple(chosen.itertuples(index=False, name=None)),
+        drop=tuple(column.heading for column, _ in columns[:labels:-1]),
     )
 
 
@@ -230,5 +187,5 @@ def _launches(launches: Sequence[str]) -> list[tuple[Column, Sequence[str]]]:
     for part in ("grid", "block") if any(launches) else ():
         parts = [re.search(rf"\b{part}=([\d,.]+)", launch) for launch in launches]
         texts = [each[1] if each else launch for each, launch in zip(parts, launches, strict=True)]
-        found.append((Column((part,), is_number=False), texts))
+        found.append((Column(part), texts))
     return found

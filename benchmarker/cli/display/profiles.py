@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from benchmarker.cli.display.output import print_csv, print_text
+from benchmarker.cli.display.output import Part, Text
 from benchmarker.cli.display.progress import working
-from benchmarker.cli.display.shortening import apart, shortened
-from benchmarker.cli.options.types import Choice, Integer
+from benchmarker.cli.options.types import Choice
 from benchmarker.comparing.profiled_parts import OUTSIDE
 from benchmarker.formatting import count, si
+from benchmarker.tables.shortening import apart, shortened
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-TOP = 30
-"""Lines of a table unless --top gives another number."""
 WIDEST = 56
 """Longer names are shortened in tables without --wide; JSON and CSV contain them in full."""
 NAMES = ("name", "op", "opcode", "scope", "program", "leaf", "device", "track", "result")
@@ -48,9 +45,6 @@ causal_option = click.option(
     type=Choice(["half", "full"]),
     help="FLOPs of causal attention: half (only what the mask keeps) or full. [default: half]",
 )
-top_option = click.option(
-    "--top", type=Integer(min=0), default=TOP, show_default=True, help="Maximum number of lines; 0 shows all."
-)
 
 
 def from_result(result: Path, causal: Causal | None = None) -> Ingested:
@@ -61,16 +55,16 @@ def from_result(result: Path, causal: Causal | None = None) -> Ingested:
         return open_trace(result, causal)
 
 
-@contextmanager
-def noting(traces: Sequence[Trace], names: Sequence[str], *, aside: bool) -> Iterator[None]:
-    """Report what is missing from traces or was left out, below what is printed; if `aside`, on standard error."""
-    yield
+def notes_on(traces: Sequence[Trace], names: Sequence[str]) -> list[Text]:
+    """Return what is missing from traces or was left out, which stands below what is printed."""
     named: dict[tuple[str, str], list[str]] = {}
     for trace, name in zip(traces, names, strict=True):
         for remark in _remarks(trace):
             named.setdefault(remark, []).append(name)
-    for (kind, text), of in named.items():
-        print_text(f"{kind} of {', '.join(of)}: {text}" if len(names) > 1 else f"{kind}: {text}", "  ", err=aside)
+    return [
+        Text(f"{kind} of {', '.join(of)}: {text}" if len(names) > 1 else f"{kind}: {text}", "  ")
+        for (kind, text), of in named.items()
+    ]
 
 
 def warnings(trace: Trace) -> list[str]:
@@ -86,10 +80,10 @@ def _remarks(trace: Trace) -> list[tuple[str, str]]:
     ]
 
 
-def headline(trace: Trace, bound: Bound | None = None) -> None:
-    """Print the line above a table; the notes below it say what a doubt is about."""
+def headline(trace: Trace, bound: Bound | None = None) -> Iterator[Part]:
+    """Yield the line above a table; the notes below it say what a doubt is about."""
     doubt = "SEPARABLE" * trace.separable or "INCOMPLETE" * bool(trace.missing)
-    print_text(overview(trace, bound) + (f"; {doubt}: see below" if doubt else ""), "  ")
+    yield Text(overview(trace, bound) + (f"; {doubt}: see below" if doubt else ""), "  ")
 
 
 def overview(trace: Trace, bound: Bound | None = None) -> str:
@@ -111,11 +105,6 @@ def bound_text(bound: Bound, most: int = 0) -> str:
     """Return what a profile is bound by, and the largest parts of the wall time, at most that many (0: all)."""
     parts = [f"{name} {share:.0%}" for name, share in bound.shares.items() if share >= _LEAST]
     return f"{bound.verdict} ({', '.join(parts[: most or None])})"
-
-
-def print_frame_csv(table: pd.DataFrame) -> None:
-    """Print rows as CSV."""
-    print_csv(table.columns, table.itertuples(index=False, name=None))
 
 
 def plain(table: pd.DataFrame) -> list[dict[str, Any]]:

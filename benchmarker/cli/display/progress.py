@@ -12,8 +12,8 @@ from rich.text import Text
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import console
-from benchmarker.cli.display.shortening import shortened
 from benchmarker.formatting import clean, duration_text, si
+from benchmarker.tables.shortening import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

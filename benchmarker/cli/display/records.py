@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-import click
 import msgspec
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.cases import CaseColumns, case_columns
 from benchmarker.cli.display.energy import sensed_rows
 from benchmarker.cli.display.machine import machine_rows
-from benchmarker.cli.display.output import print_table, print_text
+from benchmarker.cli.display.output import Part, Text
 from benchmarker.comparing.diagnosis import executions, skewed, threads
 from benchmarker.comparing.disturbances import disturbances
 from benchmarker.comparing.formatting import measure
@@ -27,6 +26,7 @@ from benchmarker.records.factors import factors_of, label
 from benchmarker.records.sides import SIDE
 from benchmarker.records.step_times import MEAN_STEP_TIME, STEP_TIME, local_times, slowest_text
 from benchmarker.stats.median_interval import median_spreads
+from benchmarker.tables.table import Table
 
 if TYPE_CHECKING:
     from benchmarker.api.metric import Metric
@@ -48,15 +48,15 @@ def as_plain(record: Record, metrics: Mapping[str, Metric], side: str = "") -> d
     return {**named, **msgspec.structs.asdict(record), "metrics": plain}
 
 
-def print_cases(
+def cases_output(
     groups: Sequence[Configuration],
     derive: Derive,
     chosen: Sequence[str] = (),
     *,
     wide: bool = False,
     remedy: str = "--wide shows",
-) -> None:
-    """Print a line for each case and side: medians over its successful trials with their spread, and how many went how.
+) -> Iterator[Part]:
+    """Yield a line for each case and side: medians over its successful trials with their spread, and how many went how.
 
     The metrics are those `chosen`, or else the headline metrics, of which only the step time has a spread. Below the
     table stands what failed, whether numbers of threads differ and, unless metrics are chosen, what profiled gangs
@@ -68,6 +68,7 @@ def print_cases(
     ]
     metrics = _metrics(chosen, derive(groups[0].records[0]), [each for several in derived for each in several])
     cases = case_columns([group.factors for group in groups], wide=wide)
+    yield from cases.shared
     columns: dict[str, list[str]] = {}
     spreads: list[str] = []
     for name, heading in _headings(metrics, skew).items():
@@ -87,21 +88,21 @@ def print_cases(
         name: list(map(str, counts)) for name, counts in (("failed", failed), ("disturbed", disturbed)) if any(counts)
     }
     rows = [[*own, *cells] for own, cells in zip(cases.cells, zip(*columns.values(), strict=True), strict=True)]
-    print_table([*cases.headings, *columns], rows, drop=drop, wide=wide, remedy=remedy)
+    yield Table.of([*cases.headings, *columns], rows, drop=drop, remedy=remedy)
     for note in skew:
-        print_text(f"  note: {note}", "    ")
+        yield Text(f"  note: {note}", "    ")
     for group, own in zip(groups, cases.cells, strict=True):
         for line in _failures(group, " ".join(own) or group.name):
-            print_text(line, "  ")
+            yield Text(line, "  ")
     for differ in (executions(group.records[0].case for group in groups), threads([group.records for group in groups])):
         if differ:
-            print_text(differ, "  ")
+            yield Text(differ, "  ")
     if not chosen:
-        _print_exchanges(groups, cases, wide)
+        yield from _exchanges_output(groups, cases)
 
 
-def _print_exchanges(groups: Sequence[Configuration], cases: CaseColumns, wide: bool) -> None:
-    """Print the collectives of a step of each case, by formula and in its first profile, if it has any."""
+def _exchanges_output(groups: Sequence[Configuration], cases: CaseColumns) -> Iterator[Part]:
+    """Yield the collectives of a step of each case, by formula and in its first profile, if it has any."""
     rows = []
     for group, own in zip(groups, cases.cells, strict=True):
         trace = next((record.trace for record in group.records if record.trace), None)
@@ -116,10 +117,10 @@ def _print_exchanges(groups: Sequence[Configuration], cases: CaseColumns, wide: 
             for each in (trace.exchanges if trace else ())
         ]
     if rows:
-        click.echo()
-        print_text("collectives of a step: their number and bytes, by formula and in the profile")
+        yield ""
+        yield Text("collectives of a step: their number and bytes, by formula and in the profile")
         headings = [*cases.headings, "collective", "formula", "profile", "difference"]
-        print_table(headings, rows, drop=["formula"], wide=wide)
+        yield Table.of(headings, rows, drop=["formula"])
 
 
 def _amount(number: float | None, size: float | None) -> str:
@@ -127,15 +128,16 @@ def _amount(number: float | None, size: float | None) -> str:
     return "-" if number is None else f"{number:.3g}: {'?' if size is None else si(size, 'B')}"
 
 
-def print_trials(
+def trials_output(
     groups: Sequence[Configuration], derive: Derive, chosen: Sequence[str] = (), *, wide: bool = False
-) -> None:
-    """Print a line for each trial, in order of time: its case, its number, the metrics, and whether it succeeded."""
+) -> Iterator[Part]:
+    """Yield a line for each trial, in order of time: its case, its number, the metrics, and whether it succeeded."""
     records = sorted((record for group in groups for record in group.records), key=lambda record: record.trial_id)
     skew = [] if chosen else skewed(records)
     derived = [_shown(derive(record), chosen, skew) for record in records]
     metrics = _metrics(chosen, derive(records[0]), derived)
     cases = case_columns([group.factors for group in groups], wide=wide)
+    yield from cases.shared
     case_of = {record.trial_id: at for at, group in enumerate(groups) for record in group.records}
     rows = [
         [
@@ -147,9 +149,9 @@ def print_trials(
         for record, one in zip(records, derived, strict=True)
     ]
     headings = list(_headings(metrics, skew).values())
-    print_table([*cases.headings, "trial", *headings, "status"], rows, drop=headings[:0:-1], wide=wide)
+    yield Table.of([*cases.headings, "trial", *headings, "status"], rows, drop=headings[:0:-1])
     for note in skew:
-        print_text(f"  note: {note}", "    ")
+        yield Text(f"  note: {note}", "    ")
 
 
 def _shown(metrics: Mapping[str, Metric], chosen: Sequence[str], skew: Sequence[str]) -> dict[str, Metric]:
@@ -213,20 +215,20 @@ def _heading(metric: str) -> str:
     return _UNIT.sub("", metric).replace("_per_", "/").replace("_", " ")
 
 
-def print_record(record: Record, metrics: Mapping[str, Metric]) -> None:
-    """Print one record in full."""
+def record_output(record: Record, metrics: Mapping[str, Metric]) -> Iterator[Part]:
+    """Yield one record in full."""
     case = record.case
-    print_text(name_of(factors_of(case)))
-    click.echo(f"trial {record.trial} of run {clean(record.run_id)}, {clean(record.started_at)}")
+    yield Text(name_of(factors_of(case)))
+    yield f"trial {record.trial} of run {clean(record.run_id)}, {clean(record.started_at)}"
     if record.error:
-        click.echo(clean(f"FAILED in stage {record.error.stage} ({record.error.kind}): {record.error.message}"))
-    click.echo()
+        yield clean(f"FAILED in stage {record.error.stage} ({record.error.kind}): {record.error.message}")
+    yield ""
     known_first = sorted(metrics.items(), key=lambda each: each[1].value is None)
-    print_table(
+    yield Table.of(
         ["metric", "value", "note"],
         [[name, si(metric.value, metric.unit), _note(record, metric)] for name, metric in known_first],
     )
-    click.echo()
+    yield ""
     rows = [["parameters", label(case.params, list(case.params))], *_how(record)]
     rows += machine_rows(record.machine)
     if record.allocation:
@@ -245,7 +247,7 @@ def print_record(record: Record, metrics: Mapping[str, Metric]) -> None:
     ]
     noise = [*disturbances([record])[0].values(), *description.noise(record.machine)]
     rows += [["noise", sentence] for sentence in noise]
-    print_table(None, rows)
+    yield Table.facts(rows)
 
 
 def _note(record: Record, metric: Metric) -> str:

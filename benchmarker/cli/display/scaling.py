@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import click
-
-from benchmarker.cli.display.output import print_table, print_text
+from benchmarker.cli.display.output import Part, Text
 from benchmarker.comparing.scaling_results import sentence, shared_notes, shown
 from benchmarker.formatting import count, rounded, si
 from benchmarker.records.step_times import longer
+from benchmarker.tables.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,29 +17,29 @@ if TYPE_CHECKING:
     from benchmarker.comparing.scaling_results import Devices, Scalings, Series
 
 
-def print_scalings(found: Scalings, *, wide: bool = False) -> None:
-    """Print each series as a sentence, a table by number of devices, and what should make one doubt it."""
+def scalings_output(found: Scalings, *, wide: bool = False) -> Iterator[Part]:
+    """Yield each series as a sentence, a table by number of devices, and what should make one doubt it."""
     shared = shared_notes(found.series) if found.series else []
     for series in found.series:
-        _print(series, [note for note in series.notes if note not in shared], wide=wide)
-        click.echo()
+        yield from _output(series, [note for note in series.notes if note not in shared], wide=wide)
+        yield ""
     for note in shared:
-        print_text(f"note (all): {note}", "  ")
-    print_devices(found.devices, wide=wide)
+        yield Text(f"note (all): {note}", "  ")
+    yield from devices_output(found.devices, wide=wide)
     for note in found.notes:
-        print_text(f"note: {note}", "  ")
+        yield Text(f"note: {note}", "  ")
     for text in found.left_out:
-        print_text(f"left out: {text}", "  ")
+        yield Text(f"left out: {text}", "  ")
 
 
 def _percent(share: float) -> str:
     return f"{rounded(100 * share, 3)}%"
 
 
-def print_devices(found: Sequence[Devices], *, wide: bool = False) -> None:
-    """Print a table of the devices of each case of independent devices, and which of them is the slowest."""
+def devices_output(found: Sequence[Devices], *, wide: bool = False) -> Iterator[Part]:
+    """Yield a table of the devices of each case of independent devices, and which of them is the slowest."""
     for case in found:
-        print_text(f"{case.name} ({count(case.trials, 'trial')})", "  ")
+        yield Text(f"{case.name} ({count(case.trials, 'trial')})", "  ")
         rows = [
             [
                 str(each.device),
@@ -50,16 +50,16 @@ def print_devices(found: Sequence[Devices], *, wide: bool = False) -> None:
             ]
             for each in case.devices
         ]
-        print_table(["device", "alone", "all at once", "contention", "score"], rows, wide=wide)
-        print_text(f"  slowest: {case.slowest}", "    ")
+        yield Table.of(["device", "alone", "all at once", "contention", "score"], rows)
+        yield Text(f"  slowest: {case.slowest}", "    ")
         for note in case.notes:
-            print_text(f"  note: {note}", "    ")
-        click.echo()
+            yield Text(f"  note: {note}", "    ")
+        yield ""
 
 
-def _print(series: Series, notes: Sequence[str], *, wide: bool) -> None:
-    print_text(series.name, "  ")
-    print_text(f"  {sentence(series)}", "    ")
+def _output(series: Series, notes: Sequence[str], *, wide: bool) -> Iterator[Part]:
+    yield Text(series.name, "  ")
+    yield Text(f"  {sentence(series)}", "    ")
     rows = [
         [
             str(point.devices),
@@ -73,10 +73,10 @@ def _print(series: Series, notes: Sequence[str], *, wide: bool) -> None:
         for point in series.points
     ]
     headings = ["devices", "trials", "samples", "step time", "samples/s/device", "speed-up", "efficiency"]
-    print_table(headings, rows, drop=["trials", "samples"], wide=wide)
+    yield Table.of(headings, rows, drop=["trials", "samples"])
     split = [(point.devices, point.split) for point in series.points if point.split]
     if split:
-        print_text("  efficiency = size x contention x imbalance x communication", "    ")
+        yield Text("  efficiency = size x contention x imbalance x communication", "    ")
         rows = [
             [
                 str(devices),
@@ -86,6 +86,6 @@ def _print(series: Series, notes: Sequence[str], *, wide: bool) -> None:
             for devices, each in split
         ]
         headings = ["devices", "size", "contention", "imbalance", "communication", "product", "slowest", "score"]
-        print_table(headings, rows, drop=["product"], wide=wide)
+        yield Table.of(headings, rows, drop=["product"])
     for note in notes:
-        print_text(f"  note: {note}", "    ")
+        yield Text(f"  note: {note}", "    ")

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import string
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import click
-
 from benchmarker.cli.display.comparisons import COLOURS
-from benchmarker.cli.display.output import print_table, print_text
-from benchmarker.cli.display.table import Coloured
+from benchmarker.cli.display.output import Part, Text
 from benchmarker.comparing.formatting import (
     FROM_PAIRS,
     few_runs,
@@ -25,6 +23,7 @@ from benchmarker.formatting import part, si
 from benchmarker.procurement.ranking import BETTER, WORSE, in_words
 from benchmarker.procurement.score import coverage, terms_of
 from benchmarker.records.factors import label, text
+from benchmarker.tables.table import Cell, Table, coloured
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,66 +34,68 @@ if TYPE_CHECKING:
     from benchmarker.procurement.score import CaseScore, MetricScore, Score, Scores
 
 
-def print_scores(scores: Scores, left_out: Sequence[str], *, wide: bool = False, verbose: bool = False) -> None:
-    """Print the verdicts, the sides, their scores or ranks, the cases, the inputs of the cost, and what is missing."""
+def scores_output(
+    scores: Scores, left_out: Sequence[str], *, wide: bool = False, verbose: bool = False
+) -> Iterator[Part]:
+    """Yield the verdicts, the sides, their scores or ranks, the cases, the inputs of the cost, and what is missing."""
     letters = {side.name: _letter(index) for index, side in enumerate(scores.sides)}
     if len(scores.scores) == 1:
         for index, each in enumerate(scores.scores[0].metrics):
             said = sentence(each.mean, terms_of(each)) if each.mean else "" if index else "no score"
             if said:
                 colour = COLOURS[each.mean.verdict] if each.mean else "red"
-                print_text(f"{each.metric}, {coverage([each], scores)}: {said}", "  ", colour)
+                yield Text(f"{each.metric}, {coverage([each], scores)}: {said}", "  ", colour)
     means = [mean for ranking in scores.rankings for mean in ranking.pairs]
     unlike = [mean.execution for mean in means] if len(scores.scores) > 1 else []
     for doubt in dict.fromkeys([*unlike, *(few_runs(mean.method, mean.runs) for mean in means)]):
         if doubt:
-            print_text(doubt, "  ")
+            yield Text(doubt, "  ")
     for side in scores.sides:
         disturbed = f", {side.disturbed} disturbed" if side.disturbed else ""
         success = f"{part(side.ok, side.asked, 'trial')} succeeded ({percent(side.success)})"
         of = f"; suite {', '.join(map(str, side.suites))}" if side.suites else ""
-        print_text(f"{letters[side.name]}  {short(side.name)}: {success}{disturbed}{of}", "   ")
-    click.echo()
+        yield Text(f"{letters[side.name]}  {short(side.name)}: {success}{disturbed}{of}", "   ")
+    yield ""
     if len(scores.scores) == 1:
-        print_text("score of the contender (B) over the baseline (A); above 1, the contender is better")
-        _print_pair(scores.scores[0], wide=wide)
+        yield Text("score of the contender (B) over the baseline (A); above 1, the contender is better")
+        yield from _pair_output(scores.scores[0], wide=wide)
     else:
-        print_text("scores over the baseline (A); above 1, a side is better than the baseline")
+        yield Text("scores over the baseline (A); above 1, a side is better than the baseline")
         for shared in dict.fromkeys(score.shared for score in scores.scores if score.shared):
-            print_text(shared)
-        _print_rankings(scores, letters, wide=wide)
-    _print_warnings(scores, letters)
-    _print_costs(scores)
-    _print_method(scores, verbose=verbose)
+            yield Text(shared)
+        yield from _rankings_output(scores, letters, wide=wide)
+    yield from _warnings_output(scores, letters)
+    yield from _costs_output(scores)
+    yield from _method_output(scores, verbose=verbose)
     for score in scores.scores:
         where = "" if len(scores.scores) == 1 else f" ({letters[score.contender.name]})"
         for note in dict.fromkeys(score.notes):
-            print_text(f"  note{where}: {short(note)}", "    ")
-    _print_missing(scores, letters, left_out)
+            yield Text(f"  note{where}: {short(note)}", "    ")
+    yield from _missing_output(scores, letters, left_out)
 
 
 def _letter(index: int) -> str:
     return string.ascii_uppercase[index] if index < 26 else str(index + 1)
 
 
-def _print_pair(score: Score, *, wide: bool) -> None:
-    """Print a line for each metric of two sides, and a line for each case: its weight, both values and their ratio."""
+def _pair_output(score: Score, *, wide: bool) -> Iterator[Part]:
+    """Yield a line for each metric of two sides, and a line for each case: its weight, both values and their ratio."""
     rows = [
         [
             each.metric,
-            Coloured(gist(each.mean, terms_of(each)), COLOURS[each.mean.verdict]) if each.mean else "-",
+            coloured(gist(each.mean, terms_of(each)), COLOURS[each.mean.verdict]) if each.mean else "-",
             ratio(each.mean) if each.mean else "-",
             f"{each.scored} of {each.cases}",
         ]
         for each in score.metrics
     ]
-    print_table(["metric", "verdict on B", "score", "cases"], rows, wide=wide)
-    click.echo()
+    yield Table.of(["metric", "verdict on B", "score", "cases"], rows)
+    yield ""
     shown = [each for each in score.metrics if each.mean]
     if not shown:
         return
     if score.shared:
-        print_text(score.shared)
+        yield Text(score.shared)
     columns: dict[str, list[str]] = {}
     drop: list[str] = []
     for metric in shown:
@@ -103,45 +104,45 @@ def _print_pair(score: Score, *, wide: bool) -> None:
         columns[f"{name} B"] = [_value(each.contender_value, metric) for each in cases]
         columns[f"{name} score"] = [_ratio(each) for each in cases]
         drop = [f"{name} A", f"{name} B", *drop]
-    _print_cases(shown[0].by_case, columns, drop, wide=wide)
+    yield from _cases_output(shown[0].by_case, columns, drop, wide=wide)
 
 
-def _print_cases(
+def _cases_output(
     cases: Sequence[CaseScore], columns: Mapping[str, list[str]], drop: Sequence[str] = (), *, wide: bool
-) -> None:
-    """Print a row for each case: its name if there are several, all its factors if `wide`, its weight, and columns."""
+) -> Iterator[Part]:
+    """Yield a row for each case: its name if there are several, all its factors if `wide`, its weight, and columns."""
     about = {"case": [each.name for each in cases]} if any(each.name for each in cases) else {}
     axes = dict.fromkeys(name for each in cases for name in each.case) if wide else ()
     about |= {name: [text(each.case.get(name)) for each in cases] for name in axes}
     weights = [f"{each.weight:g}" for each in cases]
     shown = {**about, "weight": weights, **columns}
     drop = [*(["weight"] if len(set(weights)) == 1 else []), *drop]
-    print_table(list(shown), [list(row) for row in zip(*shown.values(), strict=True)], drop=drop, wide=wide)
+    yield Table.of(list(shown), [list(row) for row in zip(*shown.values(), strict=True)], drop=drop)
 
 
 def _ratio(case: CaseScore) -> str:
     return "-" if case.ratio is None else f"{case.ratio:.3f}"
 
 
-def _print_rankings(scores: Scores, letters: Mapping[str, str], *, wide: bool) -> None:
-    """Print for each metric the sides by rank, ties, and the ratio of each side in each case."""
+def _rankings_output(scores: Scores, letters: Mapping[str, str], *, wide: bool) -> Iterator[Part]:
+    """Yield for each metric the sides by rank, ties, and the ratio of each side in each case."""
     shown = [ranking for ranking in scores.rankings if ranking.pairs]
     for ranking in shown:
         of_metric = [each for score in scores.scores for each in score.metrics if each.metric == ranking.metric]
         about = f"{ranking.metric}, {coverage(of_metric, scores)}"
-        print_text(f"{about}: {in_words(ranking, words_of(of_metric[0].unit))}", "  ")
-        _print_places(ranking, scores, letters, whole=ranking is shown[0], wide=wide)
+        yield Text(f"{about}: {in_words(ranking, words_of(of_metric[0].unit))}", "  ")
+        yield from _places_output(ranking, scores, letters, whole=ranking is shown[0], wide=wide)
         for mean in ranking.pairs:
             if mean.verdict not in BETTER + WORSE:
-                print_text(f"  {_over(mean, letters)} {ratio(mean)}, {verdict(mean)}", "    ")
-        _print_ratios(of_metric, letters, wide=wide)
-        click.echo()
+                yield Text(f"  {_over(mean, letters)} {ratio(mean)}, {verdict(mean)}", "    ")
+        yield from _ratios_output(of_metric, letters, wide=wide)
+        yield ""
 
 
-def _print_places(
+def _places_output(
     ranking: MetricRanking, scores: Scores, letters: Mapping[str, str], *, whole: bool, wide: bool
-) -> None:
-    """Print the sides by rank; with `whole` also their success, cost and number of warnings."""
+) -> Iterator[Part]:
+    """Yield the sides by rank; with `whole` also their success, cost and number of warnings."""
     sides = {side.name: side for side in scores.sides}
     costs = {basis.name: basis for basis in scores.costs}
     headings = ["rank", "side", "score", "verdict"]
@@ -151,8 +152,8 @@ def _print_places(
     for place in ranking.places:
         mean, side = place.mean, sides[place.side]
         baseline = "1 (baseline)" if side is scores.sides[0] else "-"
-        row = ["-" if place.rank is None else str(place.rank), f"{letters[place.side]} {short(place.side)}"]
-        row += [ratio(mean) if mean else baseline, Coloured(mean.verdict, COLOURS[mean.verdict]) if mean else "-"]
+        row: list[Cell] = ["-" if place.rank is None else str(place.rank), f"{letters[place.side]} {short(place.side)}"]
+        row += [ratio(mean) if mean else baseline, coloured(mean.verdict, COLOURS[mean.verdict]) if mean else "-"]
         if whole:
             row.append(percent(side.success))
             if costs:
@@ -160,30 +161,30 @@ def _print_places(
                 row.append("-" if rate is None else f"{rate:.4g}")
             row.append("provisional" if mean and mean.provisional else str(len(side.warnings) or "-"))
         rows.append(row)
-    print_table(headings, rows, drop=headings[4:], wide=wide)
+    yield Table.of(headings, rows, drop=headings[4:])
 
 
-def _print_ratios(metrics: Sequence[MetricScore], letters: Mapping[str, str], *, wide: bool) -> None:
-    """Print the baseline's value of each case, and the ratio of each other side to it."""
+def _ratios_output(metrics: Sequence[MetricScore], letters: Mapping[str, str], *, wide: bool) -> Iterator[Part]:
+    """Yield the baseline's value of each case, and the ratio of each other side to it."""
     ratios = [{tuple(case.case.items()): case for case in metric.by_case} for metric in metrics]
     cases = {key: case for own in ratios for key, case in own.items()}
     columns = {"A": [_value(case.baseline_value, metrics[0]) for case in cases.values()]}
     for letter, own in zip(list(letters.values())[1:], ratios, strict=True):
         columns[f"{letter}/A"] = [_ratio(own[key]) if key in own else "-" for key in cases]
-    _print_cases(list(cases.values()), columns, ["A"], wide=wide)
+    yield from _cases_output(list(cases.values()), columns, ["A"], wide=wide)
 
 
-def _print_warnings(scores: Scores, letters: Mapping[str, str]) -> None:
-    """Print what makes a side, or the verdict on two of them, doubtful."""
+def _warnings_output(scores: Scores, letters: Mapping[str, str]) -> Iterator[Part]:
+    """Yield what makes a side, or the verdict on two of them, doubtful."""
     for side in scores.sides:
         for warning in side.warnings.values():
-            print_text(f"  warning ({letters[side.name]}): {warning}", "    ")
+            yield Text(f"  warning ({letters[side.name]}): {warning}", "    ")
     about: dict[str, dict[str, None]] = {}
     for mean in (mean for ranking in scores.rankings for mean in ranking.pairs):
         for note in mean.notes:
             about.setdefault(note, {})[_over(mean, letters)] = None
     for note, pairs in about.items():
-        print_text(f"  warning ({', '.join(pairs)}): {short(note)}", "    ")
+        yield Text(f"  warning ({', '.join(pairs)}): {short(note)}", "    ")
 
 
 def _over(mean: GeometricMean, letters: Mapping[str, str]) -> str:
@@ -195,12 +196,12 @@ def _value(value: float | None, metric: MetricScore) -> str:
     return si(value, "1/s" if metric.unit.startswith("1/") else metric.unit)
 
 
-def _print_costs(scores: Scores) -> None:
-    """Print the inputs of the cost of each side."""
+def _costs_output(scores: Scores) -> Iterator[Part]:
+    """Yield the inputs of the cost of each side."""
     for index, basis in enumerate(scores.costs):
-        print_text(f"{_letter(index)}  {_cost(basis, scores.currency or '')}", "   ")
+        yield Text(f"{_letter(index)}  {_cost(basis, scores.currency or '')}", "   ")
     if scores.costs:
-        print_text(
+        yield Text(
             "  cost per second = price / (lifetime x 365 d x utilisation) + power x PUE x electricity price; "
             "power is that of the trial, or else that of the cost file",
             "    ",
@@ -226,8 +227,8 @@ def _cost(basis: Basis, currency: str) -> str:
     )
 
 
-def _print_method(scores: Scores, *, verbose: bool) -> None:
-    """Print the weights if there are any; if `verbose`, how means, intervals and verdicts were obtained."""
+def _method_output(scores: Scores, *, verbose: bool) -> Iterator[Part]:
+    """Yield the weights if there are any; if `verbose`, how means, intervals and verdicts were obtained."""
     weights = "; ".join(
         f"{each.weight:g} where {label(each.match, list(each.match))}" if each.match else f"{each.weight:g}"
         for each in scores.weights
@@ -236,27 +237,26 @@ def _print_method(scores: Scores, *, verbose: bool) -> None:
     if not means:
         return
     if weights:
-        print_text(f"  weights: {weights}; otherwise 1", "    ")
+        yield Text(f"  weights: {weights}; otherwise 1", "    ")
     if len(scores.sides) > 2:
-        print_text("  rank: 1 and the number of sides that are better by their verdict", "    ")
+        yield Text("  rank: 1 and the number of sides that are better by their verdict", "    ")
     if verbose:
         methods = ", ".join(dict.fromkeys(mean.method for mean in means))
-        print_text(
-            f"  a case's score is its Hodges-Lehmann ratio, inverted where lower is better; it {FROM_PAIRS}",
-            "    ",
+        yield Text(
+            f"  a case's score is its Hodges-Lehmann ratio, inverted where lower is better; it {FROM_PAIRS}", "    "
         )
-        print_text(f"  weighted geometric means with {percent(means[0].level)} intervals, {methods}", "    ")
+        yield Text(f"  weighted geometric means with {percent(means[0].level)} intervals, {methods}", "    ")
         if len(means) > 1:
-            print_text(f"  verdicts are corrected for {len(means)} comparisons (Holm), intervals are not", "    ")
+            yield Text(f"  verdicts are corrected for {len(means)} comparisons (Holm), intervals are not", "    ")
 
 
-def _print_missing(scores: Scores, letters: Mapping[str, str], left_out: Sequence[str]) -> None:
-    """Print what failed, was not run, or has no counterpart or value; then whether the score is incomplete."""
+def _missing_output(scores: Scores, letters: Mapping[str, str], left_out: Sequence[str]) -> Iterator[Part]:
+    """Yield what failed, was not run, or has no counterpart or value; then whether the score is incomplete."""
     for side in scores.sides:
         for line in side.failed:
-            print_text(f"FAILED in {letters[side.name]}: {line}", "  ")
+            yield Text(f"FAILED in {letters[side.name]}: {line}", "  ")
         for line in side.unrun:
-            print_text(f"NOT RUN in {letters[side.name]}: {line}", "  ")
+            yield Text(f"NOT RUN in {letters[side.name]}: {line}", "  ")
     told = [f"not scored, no counterpart: {short(name)}" for score in scores.scores for name in score.unmatched]
     for each in (metric for score in scores.scores for metric in score.metrics):
         if each.reason:
@@ -265,6 +265,6 @@ def _print_missing(scores: Scores, letters: Mapping[str, str], left_out: Sequenc
         told += [f"{case.name}: {short(reason)}".removeprefix(": ") for case in each.by_case for reason in case.missing]
     told += [f"left out of the runs: {reason}" for reason in left_out]
     for line in dict.fromkeys(told):
-        print_text(line, "  ")
+        yield Text(line, "  ")
     if scores.missing:
-        print_text("INCOMPLETE: " + ", ".join(f"{number} {what}" for what, number in scores.missing.items()), "  ")
+        yield Text("INCOMPLETE: " + ", ".join(f"{number} {what}" for what, number in scores.missing.items()), "  ")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import print_text
+from benchmarker.cli.display.output import Part, Text
 from benchmarker.formatting import clean
 from benchmarker.hooks import cases
 
@@ -38,10 +38,10 @@ def read_cases(results: Sequence[Path], pool: bool) -> Cases:
     return found
 
 
-def print_mixed(found: Cases) -> None:
-    """Print a note on each side that has trials of several machines in a case."""
+def mixed_output(found: Cases) -> Iterator[Part]:
+    """Yield a note on each side that has trials of several machines in a case."""
     for mixed in found.mixed_machines():
-        print_text(f"note: {mixed}", "  ")
+        yield Text(f"note: {mixed}", "  ")
 
 
 def traces_of(results: Sequence[Path]) -> list[Path]:

@@ -7,8 +7,8 @@ from support.records import make_record
 
 from benchmarker.cli.commands.profile import scopes
 from benchmarker.cli.display import output
-from benchmarker.cli.display.shortening import factored
 from benchmarker.files import atomic
+from benchmarker.tables.shortening import factored
 from benchmarker.traces.ingest import ingest
 from benchmarker.traces.parquet import encode
 

@@ -5,11 +5,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from benchmarker.cli.display.shortening import shortened
-from benchmarker.cli.display.table import NARROW, Coloured, lines
+from benchmarker.tables import terminal
+from benchmarker.tables.shortening import shortened
+from benchmarker.tables.table import Table, coloured
+from benchmarker.tables.terminal import NARROW
 
 LONG = "attention B=2 H=8 T=1024 D=64 einsum"
 KERNEL = "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_128x128_64x4_nn_align8>(Params)"
+
+
+def lines(headings, rows, width=None, paint=lambda text, _: text, **kept):
+    """The lines of a table of texts."""
+    return terminal.lines(Table.of(headings, rows, **kept), width, paint)
 
 
 def test_numbers_are_aligned_to_the_right_and_texts_to_the_left():
@@ -68,7 +75,7 @@ def test_words_are_not_broken_while_there_is_another_way():
 
 
 def test_a_colour_covers_a_whole_cell_and_changes_no_width():
-    rows = [[Coloured("faster", "green"), "1"], ["same", "2"]]
+    rows = [[coloured("faster", "green"), "1"], ["same", "2"]]
     made = lines(["B is", "n"], rows, paint=lambda text, colour: f"<{colour}:{text}>")
     assert made.rows == ["<green:faster>  1", "same    2"]
 

@@ -18,10 +18,11 @@ from benchmarker.records.record import Check
 from benchmarker.report.assemble import page
 from benchmarker.report.figures import specification
 from benchmarker.report.gather import gather
-from benchmarker.report.page_model import Axis, Bars, Boxes, Figure, Points, Table
+from benchmarker.report.page_model import Axis, Bars, Boxes, Figure, Points
 from benchmarker.report.power import MOST_POINTS, _thinned
 from benchmarker.report.study import MOST_DRAWN
 from benchmarker.stats.median_interval import median_half_width, median_interval
+from benchmarker.tables.table import Table
 
 A = [1.00, 1.02, 0.98, 1.01, 0.99, 1.03, 0.97, 1.00]
 

@@ -1,42 +1,37 @@
-"""Sheets as Markdown, LaTeX, HTML and CSV: their structure, and that no name from a record is markup."""
+"""Tables as Markdown, LaTeX, HTML and CSV: their structure, and that no name from a record is markup."""
 
 import csv
 import io
 import re
 from html.parser import HTMLParser
 
-from benchmarker.tables.formats import FORMATS, csv_text
-from benchmarker.tables.sheet import Cell, Column, Sheet
+from benchmarker.tables.formats import FORMATS, csv_text, heading_levels
+from benchmarker.tables.table import Column, Shown, Table
 
 HOSTILE = r"a|b_c *x* <b>&amp; 50% $y$ #1 {z} \end ~^ `q` [l](u) --x"
 
 
 def sheet(label="small", title="step time", best=True):
-    return Sheet(
-        title=title,
-        columns=(
-            Column(("size",), is_number=False),
-            Column(("jax", "fp32", "ms")),
-            Column(("jax", "bf16", "ms")),
-            Column(("torch", "fp32", "ms")),
-        ),
-        rows=((Cell(label), Cell("12.3 ± 0.2", best), Cell("-4 ± 1 ?"), Cell("out of memory")),),
-        labels=1,
-        notes=("a note",),
-        bold="better" if best else "",
-        plain_headings=("size", "jax fp32 step_time_median_s"),
-        plain_rows=((label, 0.0123),),
+    columns = (
+        Column("size"),
+        Column("jax fp32 step_time_median_s", numeric=True, levels=("jax", "fp32", "ms")),
+        Column("jax bf16", numeric=True, levels=("jax", "bf16", "ms"), only="print"),
+        Column("torch fp32", numeric=True, levels=("torch", "fp32", "ms"), only="print"),
+        Column("jax fp32 step_time_median_s low", only="data"),
     )
+    times = Shown(0.0123, "12.3 ± 0.2", best=best), Shown(-0.004, "-4 ± 1 ?"), Shown(None, "out of memory")
+    bold = "better" if best else ""
+    return Table(columns, ((label, *times, 0.0121),), title=title, notes=("a note",), bold=bold)
 
 
 def test_headings_span_the_columns_that_share_them():
-    made = sheet()
-    assert [made.spans(level) for level in range(made.levels)] == [
+    columns, _ = sheet().printed
+    assert heading_levels(columns) == [
         [("", 1), ("jax", 2), ("torch", 1)],
         [("", 1), ("fp32", 1), ("bf16", 1), ("fp32", 1)],
         [("size", 1), ("ms", 1), ("ms", 1), ("ms", 1)],
     ]
-    assert made.columns[1].heading == "jax fp32, ms"
+    assert columns[1].heading == "jax fp32, ms"
 
 
 def test_markdown_is_a_table_with_as_many_cells_in_every_line():
@@ -122,7 +117,8 @@ def test_html_is_well_formed_and_shows_names_as_they_are():
 
 def test_csv_has_plain_numbers_and_no_formula():
     rows = list(csv.reader(io.StringIO(FORMATS["csv"](sheet("=1+1")))))
-    assert rows == [["size", "jax fp32 step_time_median_s"], ["'=1+1", "0.0123"]]
+    name = "jax fp32 step_time_median_s"
+    assert rows == [["size", name, f"{name} low"], ["'=1+1", "0.0123", "0.0121"]]
     assert csv_text(["a"], [[None], [float("nan")], ["x\ny"]]).splitlines()[3] == "x\\x0ay"
 
 

@@ -8,8 +8,9 @@ import click
 
 from benchmarker.bundles.pack import Bundled, bundle
 from benchmarker.cli.display.bundles import print_faults, summary, warn
-from benchmarker.cli.display.output import json_option, print_json, print_table
+from benchmarker.cli.display.output import Output, output_options
 from benchmarker.formatting import si
+from benchmarker.tables.table import Table
 
 
 @click.command("create")
@@ -35,8 +36,8 @@ from benchmarker.formatting import si
     type=click.Path(path_type=Path),
     help="Sign the zip file with this SSH key; the signature is FILE.sig.",
 )
-@json_option
-def command(run: Path, output: Path | None, profiles: bool, redact: bool, sign: Path | None, as_json: bool) -> int:
+@output_options()
+def command(run: Path, output: Path | None, profiles: bool, redact: bool, sign: Path | None) -> Output:
     """Pack the folder of a run into a zip file, with a manifest of checksums and a description of the machines.
 
     The command prints the SHA-256 of the zip file. Send it to the recipient separately from the zip file. If a record
@@ -46,22 +47,16 @@ def command(run: Path, output: Path | None, profiles: bool, redact: bool, sign: 
     if not isinstance(bundled, Bundled):
         print_faults(bundled)
         click.echo("benchmarker: nothing was written: fix these files, or move them away", err=True)
-        if as_json:
-            print_json({"faults": bundled})
-        return 1
+        return Output(data={"faults": bundled}, status=1)
     warn(bundled.manifest)
-    if as_json:
-        print_json(
-            {
-                "path": str(bundled.path),
-                "size_bytes": bundled.size_bytes,
-                "sha256": bundled.sha256,
-                "signature": str(bundled.signature) if bundled.signature else None,
-                "manifest": bundled.manifest,
-            }
-        )
-        return 0
+    data = {
+        "path": str(bundled.path),
+        "size_bytes": bundled.size_bytes,
+        "sha256": bundled.sha256,
+        "signature": str(bundled.signature) if bundled.signature else None,
+        "manifest": bundled.manifest,
+    }
     file = f"{bundled.path}, {si(bundled.size_bytes, 'B')}"
     signed = [["signature", str(bundled.signature)]] if bundled.signature else []
-    print_table(None, [*summary(bundled.manifest), ["bundle", file], ["sha256", bundled.sha256], *signed])
-    return 0
+    facts = [*summary(bundled.manifest), ["bundle", file], ["sha256", bundled.sha256], *signed]
+    return Output([Table.facts(facts)], data)

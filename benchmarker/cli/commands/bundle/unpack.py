@@ -13,9 +13,10 @@ from benchmarker.api.errors import UserError
 from benchmarker.bundles.signature import path_of
 from benchmarker.bundles.unpack import unbundle
 from benchmarker.cli.display.bundles import print_faults, summary, warn
-from benchmarker.cli.display.output import json_option, print_json, print_table
+from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.options.types import Folder, Integer
 from benchmarker.formatting import clean, count
+from benchmarker.tables.table import Table
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -23,7 +24,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 def verifying_options(function: _F) -> _F:
     """Add the bundle, and the options that define how it is verified, to a command."""
     for option in (
-        json_option,
+        output_options(),
         click.option(
             "--max-size",
             metavar="GIB",
@@ -53,7 +54,7 @@ def verifying_options(function: _F) -> _F:
     help="Folder below which the run's folder is created.",
 )
 @verifying_options
-def command(to: Path, **options: Any) -> int:
+def command(to: Path, **options: Any) -> Output:
     """Verify every byte and every record of a bundle, then unpack its run.
 
     If any check fails, all faults are listed, nothing is unpacked and the exit status is 1. Checksums show that nothing
@@ -68,9 +69,8 @@ def receive(
     sha256: str | None,
     signed_by: Path | None,
     max_size: int | None,
-    as_json: bool,
-) -> int:
-    """Verify a bundle, unpack it below `to` if that is given, and print the outcome; returns the exit status."""
+) -> Output:
+    """Verify a bundle, unpack it below `to` if that is given, and return the outcome."""
     if sha256 is not None and not re.fullmatch("[0-9a-fA-F]{64}", sha256):
         raise UserError("--sha256 must be 64 hexadecimal digits, as printed by `bundle create`")
     max_bytes = max_size and max_size * 2**30
@@ -79,13 +79,11 @@ def receive(
         click.echo(f"benchmarker: {clean(str(path_of(file)))} is not verified; name its key with --signed-by", err=True)
     warn(done.manifest)
     print_faults(done.faults)
-    if as_json:
-        folder = str(done.folder) if done.folder else None
-        print_json({"manifest": done.manifest, "faults": done.faults, "folder": folder, "signer": done.signer})
-        return 1 if done.faults else 0
+    folder = str(done.folder) if done.folder else None
+    data = {"manifest": done.manifest, "faults": done.faults, "folder": folder, "signer": done.signer}
     verdict = f"NOT VERIFIED: {count(len(done.faults), 'fault')}" if done.faults else "verified"
     verdict += "" if done.folder or to is None else ", not unpacked"
     signed = [["signed by", done.signer]] if done.signer else []
-    where = [["unpacked to", str(done.folder)]] if done.folder else []
-    print_table(None, [*summary(done.manifest), ["bundle", verdict], *signed, *where])
-    return 1 if done.faults else 0
+    where = [["unpacked to", folder]] if folder else []
+    facts = Table.facts([*summary(done.manifest), ["bundle", verdict], *signed, *where])
+    return Output([facts], data, 1 if done.faults else 0)

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.nodes import print_fleet
-from benchmarker.cli.display.output import json_option, print_json
+from benchmarker.cli.display.nodes import fleet_output
+from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.display.progress import Line, progress_options
 from benchmarker.cli.options import completion
 from benchmarker.cli.options.judging import alpha_option, delta_option
@@ -17,7 +17,6 @@ from benchmarker.comparing.results import DELTAS
 from benchmarker.fleet import run
 from benchmarker.fleet.judge import judge
 from benchmarker.fleet.values import read_fleet
-from benchmarker.formatting import clean
 from benchmarker.planning import suites
 
 SUITE = "node-health"
@@ -53,7 +52,7 @@ ROUNDS = 3
 @alpha_option
 @click.option("--results", type=Folder(), default=Path("results"), show_default=True, help="Folder for the fleet.")
 @progress_options
-@json_option
+@output_options()
 def command(
     plan: Path | None,
     suite: str | None,
@@ -66,8 +65,7 @@ def command(
     delta: float | None,
     alpha: float,
     results: Path,
-    as_json: bool,
-) -> int:
+) -> Output:
     """Measure all nodes of an allocation at the same time, and show the outliers.
 
     Each node runs the suite, or the PLAN file, on all of its devices: on each alone, and on all concurrently. Cases
@@ -94,9 +92,4 @@ def command(
             progress.say(f"interrupted: what the nodes have measured is in {path}; `nodes show {path}` shows it")
             raise
     found = judge(read_fleet(path), alpha, delta)
-    if as_json:
-        print_json(found)
-    else:
-        print_fleet(found)
-        click.echo(f"\nfleet: {clean(str(path))}", err=True)
-    return 0 if found.is_ok else 1
+    return Output(fleet_output(found), found, 0 if found.is_ok else 1, stored=f"fleet: {path}")

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.nodes import junit_of, print_fleet
-from benchmarker.cli.display.output import json_option, print_json, wide_option
+from benchmarker.cli.display.nodes import fleet_output, junit_of
+from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.judging import alpha_option, delta_option
 from benchmarker.comparing.results import DELTAS
@@ -28,8 +28,7 @@ from benchmarker.hooks.registry import needing
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Also write a page with a heat map: .html."
 )
-@wide_option
-@json_option
+@output_options()
 def command(
     results: tuple[Path, ...],
     delta: float | None,
@@ -37,9 +36,7 @@ def command(
     every: bool,
     xml: Path | None,
     output: Path | None,
-    wide: bool,
-    as_json: bool,
-) -> int:
+) -> Output:
     """Show the outliers among the nodes, devices and links of a fleet, the slowest first, with the evidence.
 
     RESULT is the folder of a fleet that `nodes run` measured. Several RESULTs may be runs on several machines, which
@@ -65,11 +62,7 @@ def command(
         content = render(page(found))
         _save(output, content)
         click.echo(f"page: {clean(str(output))} ({si(len(content), 'B')})", err=True)
-    if as_json:
-        print_json(found)
-    else:
-        print_fleet(found, every=every, wide=wide)
-    return 0 if found.is_ok and not measured.faults else 1
+    return Output(fleet_output(found, every=every), found, 0 if found.is_ok and not measured.faults else 1)
 
 
 def _save(path: Path, content: bytes) -> None:

@@ -8,7 +8,7 @@ import click
 from click.core import ParameterSource
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import json_option
+from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.display.progress import progress_options
 from benchmarker.cli.execution import continue_run, execute_plan, planned, spread
 from benchmarker.cli.options import completion
@@ -21,10 +21,10 @@ from benchmarker.cli.options.case import dry_run_option, spread_options, store_o
 @spread_options
 @dry_run_option
 @progress_options
-@json_option
+@output_options()
 def command(
     file: Path, results: Path, resume: bool, runs: int, pause_s: float | None, dry_run: bool, as_json: bool
-) -> int:
+) -> Output:
     """Run a plan FILE in rounds: each round is one trial of every case, in random order.
 
     Records are stored in a new folder below --results. If a trial fails, its record contains the reason and the run
@@ -37,5 +37,5 @@ def command(
                 f"{file} is a run, which continues as it began; leave --resume, --dry-run, --results, --runs and "
                 "--pause out"
             )
-        return continue_run(file, as_json)
-    return execute_plan(spread(planned(file), runs, pause_s), results, resume, dry_run, as_json)
+        return continue_run(file)
+    return execute_plan(spread(planned(file), runs, pause_s), results, resume, dry_run)

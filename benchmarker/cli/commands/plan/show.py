@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from benchmarker.cli.display.output import json_option
+from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.display.progress import progress_options
 from benchmarker.cli.execution import planned
 from benchmarker.cli.options import completion
@@ -27,10 +27,10 @@ from benchmarker.cli.preview import preview
     "--probe", is_flag=True, help="Run a short trial of each case without earlier records, to estimate its time."
 )
 @progress_options
-@json_option
-def command(file: Path, results: Path, probe: bool, as_json: bool) -> int:
+@output_options()
+def command(file: Path, results: Path, probe: bool) -> Output:
     """Show what a plan file would run: its cases, what is left out and why, and how long it would take.
 
     The exit status is 1 if a probe failed.
     """
-    return preview(planned(file), results, probe, as_json)
+    return preview(planned(file), results, probe)

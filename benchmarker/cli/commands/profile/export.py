@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from benchmarker.cli.display.output import Output, Text, output_options
 from benchmarker.formatting import clean
 from benchmarker.traces.perfetto.annotated import write
 
@@ -19,12 +20,13 @@ from benchmarker.traces.perfetto.annotated import write
     type=click.Path(path_type=Path, dir_okay=False),
     help="Name of the trace file. [default: next to the event table]",
 )
-def command(result: Path, output: Path | None) -> None:
+@output_options(tables=False)
+def command(result: Path, output: Path | None) -> Output:
     """Export the profile of RESULT for the Perfetto viewer, with the scope of every event, and print the file name.
 
     RESULT is a record of a profiled trial, an event table, or a profiler's trace file. Without -o, the trace is stored
     next to the event table and is only rewritten if RESULT is newer.
     """
     written = write(result, output)
-    click.echo(clean(str(written)))
-    click.echo("open it at https://ui.perfetto.dev; the trace stays in the browser and is not sent anywhere", err=True)
+    hint = "open it at https://ui.perfetto.dev; the trace stays in the browser and is not sent anywhere"
+    return Output([clean(str(written)), Text(hint, err=True)], {"path": str(written)})

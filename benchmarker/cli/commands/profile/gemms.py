@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from math import isnan, nan
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,18 +10,20 @@ from typing import TYPE_CHECKING
 import click
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import csv_option, json_option, print_json, print_table, print_text, wide_option
-from benchmarker.cli.display.profiles import cells, headline, noting, plain, print_frame_csv, top_option
+from benchmarker.cli.display.output import Output, Part, Text, output_options
+from benchmarker.cli.display.profiles import cells, headline, notes_on, plain
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.roof import roof_option
 from benchmarker.cli.options.types import Choice
 from benchmarker.formatting import count, si
 from benchmarker.records import ceilings
 from benchmarker.roofline.roofs import measured_roof, named_roof, vendor_roof
+from benchmarker.tables.table import Table
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from benchmarker.records.profile import Trace
     from benchmarker.records.record import Record
     from benchmarker.roofline.roofs import Roof, Source
     from benchmarker.traces.profile_files import Profile
@@ -51,10 +54,7 @@ _HIDDEN = ("busy_ns",)
     help="How the products of f32 in a trace were computed. [default: fp32]",
 )
 @roof_option
-@top_option
-@wide_option
-@json_option
-@csv_option
+@output_options(top=True)
 def command(
     result: Path,
     device: str | None,
@@ -62,9 +62,7 @@ def command(
     source: Source,
     top: int,
     wide: bool,
-    as_json: bool,
-    as_csv: bool,
-) -> None:
+) -> Output:
     """Show the matrix products of a profile: their sizes, how often they ran, how long and how fast.
 
     A product is C[M,N] = A[M,K] · B[K,N] in a batch. LAYOUT has a letter each for A and B: N if rows are contiguous in
@@ -84,22 +82,13 @@ def command(
     table, others = gemms(ingested.events)
     table["share"] = table["busy_ns"] / max(1, ingested.trace.busy_ns)
     reasons = _add_roofs(table, profile.record, device, precision or "fp32", source, result)
-    with noting([ingested.trace], [str(result)], aside=as_json or as_csv):
-        if as_json or as_csv:
-            shown = table.head(top) if top else table
-            print_json(plain(shown)) if as_json else print_frame_csv(shown)
-            return
-        headline(ingested.trace)
-        _print(table, top, wide=wide)
-        if len(others):
-            share = others["busy_ns"].sum() / max(1, ingested.trace.busy_ns)
-            print_text(
-                f"not shown: {count(len(others), 'other event')} of the category gemm ({share:.1%} of the busy time): "
-                "their shapes are unknown, they compute several products at once, or they are ops around a product",
-                "  ",
-            )
-        for reason in reasons:
-            print_text(f"no roof: {reason}", "  ")
+    shown = table.head(top) if top else table
+    return Output(
+        _parts(table, others, reasons, ingested.trace, top, wide=wide),
+        plain(shown),
+        csv=shown,
+        notes=notes_on([ingested.trace], [str(result)]),
+    )
 
 
 def _only(result: Path) -> Profile:
@@ -154,19 +143,35 @@ def _of_record(record: Record, known: ceilings.Ceilings, source: Source, compute
     return measured_roof(record, known), known.lacking(record) or ""
 
 
-def _print(table: pd.DataFrame, top: int, *, wide: bool) -> None:
-    """Print the table, the longest time first."""
+def _parts(
+    table: pd.DataFrame, others: pd.DataFrame, reasons: Sequence[str], trace: Trace, top: int, *, wide: bool
+) -> Iterator[Part]:
+    yield from headline(trace)
+    yield from _products(table, top, wide=wide)
+    if len(others):
+        share = others["busy_ns"].sum() / max(1, trace.busy_ns)
+        yield Text(
+            f"not shown: {count(len(others), 'other event')} of the category gemm ({share:.1%} of the busy time): "
+            "their shapes are unknown, they compute several products at once, or they are ops around a product",
+            "  ",
+        )
+    for reason in reasons:
+        yield Text(f"no roof: {reason}", "  ")
+
+
+def _products(table: pd.DataFrame, top: int, *, wide: bool) -> Iterator[Part]:
+    """Yield the table, the longest time first."""
     if not len(table):
-        click.echo("the profile contains no matrix product of known shape")
+        yield "the profile contains no matrix product of known shape"
         return
     shown = (table.head(top) if top else table).drop(columns=[*_HIDDEN, *(() if wide else _WIDE)])
     if not wide and (table["batch"] == 1).all():
         shown = shown.drop(columns="batch")
     headings = [_HEADINGS.get(str(name), str(name)) for name in shown.columns]
-    print_table(headings, cells(shown, wide=wide), drop=_DROPPED, cut=["kernel"], wide=wide)
+    yield Table.of(headings, cells(shown, wide=wide), drop=_DROPPED, cut=["kernel"])
     flops, took = table["flops"].sum(), (table["flops"] / table["flop_per_s"]).sum()  # of those whose FLOPs are known
     more = len(table) - len(shown)
-    click.echo(
+    yield (
         f"all: {si(flops, 'FLOP')} in {si(took, 's')}, {si(flops / took if took else None, 'FLOP/s')}, "
         f"{table['share'].sum():.1%} of the busy time{f'; {more} more with --top=0' if more else ''}"
     )

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchmarker.cli.display.output import csv_option, json_option, print_json, print_table, print_text, wide_option
+from benchmarker.cli.display.output import Output, Part, Text, output_options
 from benchmarker.cli.display.profile_filters import device_option, step_option
-from benchmarker.cli.display.profiles import (
-    NAMES,
-    bound_text,
-    cell,
-    from_result,
-    headline,
-    noting,
-    plain,
-    print_frame_csv,
-)
+from benchmarker.cli.display.profiles import NAMES, bound_text, cell, from_result, headline, notes_on, plain
 from benchmarker.cli.options.types import Choice
 from benchmarker.formatting import count
+from benchmarker.tables.table import Table
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from benchmarker.records.profile import Trace
     from benchmarker.traces.wall_time import Bound
 
 NO_DEVICE = "no accelerator executed anything in this profile: there is no launch queue, and no device that waits"
@@ -45,12 +39,8 @@ _HEADINGS = {"delay_median_ns": "median delay", "delay_p95_ns": "p95 delay", "de
 @click.option("--by", type=Choice(list(_BY)), default="cause", show_default=True, help="Group by this.")
 @device_option
 @step_option
-@wide_option
-@json_option
-@csv_option
-def command(
-    result: Path, by: str, device: str | None, step: int | None, wide: bool, as_json: bool, as_csv: bool
-) -> None:
+@output_options()
+def command(result: Path, by: str, device: str | None, step: int | None, as_csv: bool) -> Output:
     """Show why the device waits in a profile: how its wall time divides into work and idle time, by cause.
 
     Causes: host (nothing was queued, the next work was launched late); sync (the host waited for the device, and
@@ -66,29 +56,28 @@ def command(
     RESULT is a record of a profiled trial, an event table, or a profiler's trace file.
     """
     ingested = from_result(result)
-    with noting([ingested.trace], [str(result)], aside=as_json or as_csv):
-        found = _tables(ingested.events, device, step)
-        if found is None:
-            known = ingested.events["kind"].isin(["kernel", "copy"]).any()
-            reason = "nothing in the profile matches" if known else NO_DEVICE
-            if as_json:
-                print_json({"reason": reason, **dict.fromkeys(("bound", "shares", *_TABLES))})
-            else:
-                click.echo(reason, err=as_csv)
-            return
-        whole, tables = found
-        if as_json:
-            shown = {name: plain(table.astype(object)) for name, table in tables.items()}
-            print_json({"reason": None, "bound": whole.verdict, "shares": whole.shares, **shown})
-        elif as_csv:
-            print_frame_csv(tables[_BY[by]])
-        else:
-            headline(ingested.trace)
-            print_text(f"{bound_text(whole)} of the wall time", "  ")
-            _print(tables[_BY[by]], wide=wide)
-            if by == "cause":
-                click.echo()
-                _print_launches(tables["launches"], wide=wide)
+    notes = notes_on([ingested.trace], [str(result)])
+    chosen = _tables(ingested.events, device, step)
+    if chosen is None:
+        known = ingested.events["kind"].isin(["kernel", "copy"]).any()
+        reason = "nothing in the profile matches" if known else NO_DEVICE
+        return Output([reason], {"reason": reason, **dict.fromkeys(("bound", "shares", *_TABLES))}, notes=notes)
+    whole, tables = chosen
+
+    def data() -> dict[str, Any]:
+        plain_tables = {name: plain(table.astype(object)) for name, table in tables.items()}
+        return {"reason": None, "bound": whole.verdict, "shares": whole.shares, **plain_tables}
+
+    return Output(_parts(whole, tables, by, ingested.trace), data, csv=tables[_BY[by]], notes=notes)
+
+
+def _parts(whole: Bound, tables: dict[str, pd.DataFrame], by: str, trace: Trace) -> Iterator[Part]:
+    yield from headline(trace)
+    yield Text(f"{bound_text(whole)} of the wall time", "  ")
+    yield _table(tables[_BY[by]])
+    if by == "cause":
+        yield ""
+        yield from _launches(tables["launches"])
 
 
 def _tables(events: pd.DataFrame, device: str | None, step: int | None) -> tuple[Bound, dict[str, pd.DataFrame]] | None:
@@ -118,25 +107,25 @@ def _tables(events: pd.DataFrame, device: str | None, step: int | None) -> tuple
     }
 
 
-def _print(table: pd.DataFrame, *, wide: bool) -> None:
-    """Print a table without columns that are empty or zero throughout."""
+def _table(table: pd.DataFrame) -> Table:
+    """Return a table without columns that are empty or zero throughout."""
     empty = [name for name in table if name not in ("queue_median", "step") and not table[name].astype(bool).any()]
     shown = table.drop(columns=empty).astype(object)
     rows = [[cell(_LIKE.get(name, name), value) for name, value in row.items()] for row in shown.to_dict("records")]
-    print_table([_heading(name) for name in shown], rows, drop=_DROPPED, cut=(*NAMES, "call"), wide=wide)
+    return Table.of([_heading(name) for name in shown], rows, drop=_DROPPED, cut=(*NAMES, "call"))
 
 
 def _heading(name: str) -> str:
     return _HEADINGS.get(name, name.removesuffix("_ns").replace("_", " "))
 
 
-def _print_launches(launches: pd.DataFrame, *, wide: bool) -> None:
+def _launches(launches: pd.DataFrame) -> Iterator[Part]:
     if not len(launches):
-        print_text("no launch of this work is in the trace, so there are no launch delays and no queue")
+        yield Text("no launch of this work is in the trace, so there are no launch delays and no queue")
         return
-    _print(launches, wide=wide)
+    yield _table(launches)
     if early := int(launches["early"].sum()):
-        print_text(
+        yield Text(
             f"{count(early, 'launch call')} began after the launched work: the clocks of host and device disagree, "
             "so causes and delays may be wrong",
             "  ",

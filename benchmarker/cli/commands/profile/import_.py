@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import json_option, print_json, print_table
+from benchmarker.cli.display.output import Output, Part, output_options
 from benchmarker.cli.display.profiles import causal_option, cell, from_result
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.types import Folder
 from benchmarker.formatting import clean, count, si
+from benchmarker.tables.table import Table
 
 if TYPE_CHECKING:
     from benchmarker.records.profile import Trace
@@ -36,10 +38,10 @@ if TYPE_CHECKING:
     help="PyTorch trace of the capture of this trace's CUDA graphs; it provides the op of each kernel.",
 )
 @causal_option
-@json_option
+@output_options()
 def command(
     files: tuple[Path, ...], output: Path | None, capture: Path | None, causal: Causal | None, as_json: bool
-) -> int:
+) -> Output:
     """Convert profiler traces to event tables, which the other commands of `profile` read.
 
     FILE is a trace of JAX's profiler (`.xplane.pb`, or the viewer's `.trace.json.gz`), of PyTorch's profiler, or any
@@ -68,13 +70,9 @@ def command(
         for text in ingested.trace.missing:
             click.echo(clean(f"INCOMPLETE profile of {file}: {text}"), err=True)
         made.append((file, table, ingested.trace))
-    if as_json:
-        print_json([{"file": str(file), "events": str(table), "trace": trace} for file, table, trace in made])
-    else:
-        for file, table, trace in made:
-            _print(file, trace)
-            click.echo(clean(f"event table: {table}"))
-    return 0 if len(made) == len(tables) else 2
+    data = [{"file": str(file), "events": str(table), "trace": trace} for file, table, trace in made]
+    parts = (part for each in made for part in _output(*each))
+    return Output(parts, data, 0 if len(made) == len(tables) else 2)
 
 
 def _with_capture(file: Path, capture: Path, causal: Causal | None) -> Ingested:
@@ -93,10 +91,10 @@ def _table(file: Path, output: Path | None) -> Path:
     return (output or beside.parent) / (beside.name.removesuffix(ANNOTATED) + EVENTS)
 
 
-def _print(file: Path, trace: Trace) -> None:
-    """Print what was read, and how the time of each device and stream is divided."""
+def _output(file: Path, events: Path, trace: Trace) -> Iterator[Part]:
+    """Yield what was read, and how the time of each device and stream is divided."""
     busy = max(1, trace.busy_ns)
-    click.echo(
+    yield (
         clean(
             f"{file}: {trace.framework or 'unknown framework'}, {count(trace.rows, 'row')}, "
             f"{trace.kernels} of them counted as busy time; "
@@ -105,11 +103,9 @@ def _print(file: Path, trace: Trace) -> None:
         )
     )
     for note in trace.notes:
-        click.echo(clean(f"  note: {note}"))
+        yield clean(f"  note: {note}")
     if moved := trace.communication_ns:
-        click.echo(
-            f"  communication {si(moved / 1e9, 's')}, {trace.hidden_ns / moved:.1%} of it hidden behind other work"
-        )
+        yield (f"  communication {si(moved / 1e9, 's')}, {trace.hidden_ns / moved:.1%} of it hidden behind other work")
     rows = [
         [
             cell("device", each.device),
@@ -120,4 +116,5 @@ def _print(file: Path, trace: Trace) -> None:
         ]
         for each in trace.devices
     ]
-    print_table(["device", "stream", "rows", "busy", "idle", "wall", "busy of wall"], rows)
+    yield Table.of(["device", "stream", "rows", "busy", "idle", "wall", "busy of wall"], rows)
+    yield clean(f"event table: {events}")

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchmarker.cli.display.profile_statistics import show_statistics, shown_as, statistics_options
+from benchmarker.cli.display.output import Output, View
+from benchmarker.cli.display.profile_statistics import statistics, statistics_options
 from benchmarker.cli.options.types import Choice
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from benchmarker.cli.display.profile_filters import Filters
-    from benchmarker.traces.formats.aten_cost import Causal
     from benchmarker.traces.ingest import Ingested
     from benchmarker.traces.wall_time import Bound
 
@@ -35,8 +35,15 @@ _BY = {
 @click.option("--rule", is_flag=True, help="Also show the rule that determined each category.")
 @statistics_options
 def command(
-    results: tuple[Path, ...], by: str, filters: Filters, rule: bool, causal: Causal | None, **shown: Any
-) -> None:
+    results: tuple[Path, ...],
+    by: str,
+    filters: Filters,
+    rule: bool,
+    title: str | None,
+    top: int,
+    view: View,
+    **options: Any,
+) -> Output:
     """Show what ran on the device in a profile: how often, how long, and its share of the busy time.
 
     RESULT is a record of a profiled trial, an event table, or a profiler's trace file. On a CPU, the kernels are the
@@ -53,9 +60,9 @@ def command(
     With --format, --title or --output, the table is laid out for print: calls, share, total, mean, median, extremes,
     standard deviation, and the grid and block if the profile has them.
     """
-    show = shown_as(**shown)
     columns = [*_BY[by], *(["rule"] if rule else [])]
-    launch = ["launch"] if by == "name" and show.is_whole else []
+    is_whole = view.wide or title is not None or view.form is not None  # the usual table has no room
+    launch = ["launch"] if by == "name" and is_whole else []
 
     def describe(ingested: Ingested) -> tuple[pd.DataFrame, Bound | None]:
         from benchmarker.traces.statistics import describe, work
@@ -65,4 +72,4 @@ def command(
         table["share"] = table["busy_ns"] / max(1, ingested.trace.busy_ns)
         return table.rename(columns={"leaf": "scope"}), bound_of(ingested.events)
 
-    show_statistics(results, columns, filters, causal, show, describe)
+    return statistics(results, columns, filters, describe, title=title, top=top, view=view, **options)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchmarker.cli.display.output import csv_option, json_option, print_json, print_table, wide_option
+from benchmarker.cli.display.output import Output, Part, output_options
 from benchmarker.cli.display.profile_filters import device_option
-from benchmarker.cli.display.profiles import NAMES, cell, from_result, noting, plain, print_frame_csv, top_option
+from benchmarker.cli.display.profiles import NAMES, cell, from_result, notes_on, plain
 from benchmarker.cli.options.types import Choice
 from benchmarker.formatting import si
+from benchmarker.tables.table import Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,11 +37,8 @@ _BYTES = ("peak_allocated", "peak_reserved", "before", "bytes")
     help="Group what was allocated at the peak by this.",
 )
 @device_option
-@top_option
-@wide_option
-@json_option
-@csv_option
-def command(result: Path, by: str, device: str | None, top: int, wide: bool, as_json: bool, as_csv: bool) -> None:
+@output_options(top=True)
+def command(result: Path, by: str, device: str | None, top: int) -> Output:
     """Show the peak memory of each device in a profile, when it was reached, and what was allocated then.
 
     AT is the time of the peak since the first memory event; OP, SCOPE and STEP are those of the allocation that reached
@@ -52,36 +51,35 @@ def command(result: Path, by: str, device: str | None, top: int, wide: bool, as_
     from benchmarker.traces.memory import at_peak, peaks, timeline
 
     ingested = from_result(result)
-    with noting([ingested.trace], [str(result)], aside=as_json or as_csv):
-        whole = timeline(ingested.events)
-        memory = whole if device is None else whole[whole["device"] == device].reset_index(drop=True)
-        if not len(memory):
-            reason = "nothing in the profile matches" if len(whole) else NO_MEMORY
-            if as_json:
-                print_json({"reason": reason, **dict.fromkeys(("peaks", "at_peak", "timeline"))})
-            else:
-                click.echo(reason, err=as_csv)
-            return
-        held = at_peak(memory, by)
-        chosen = held.head(top) if top else held
-        if as_json:
-            tables = {"peaks": peaks(memory), "at_peak": chosen, "timeline": memory}
-            print_json({"reason": None, **{name: plain(table.astype(object)) for name, table in tables.items()}})
-        elif as_csv:
-            print_frame_csv(chosen)
-        else:
-            _print(peaks(memory), wide=wide)
-            click.echo()
-            _print(chosen, wide=wide)
-            if len(chosen) < len(held):
-                rest = si(float(held.iloc[len(chosen) :]["bytes"].sum()), "B")
-                click.echo(f"and {len(held) - len(chosen)} more, {rest}; --top=0 shows all")
+    notes = notes_on([ingested.trace], [str(result)])
+    whole = timeline(ingested.events)
+    memory = whole if device is None else whole[whole["device"] == device].reset_index(drop=True)
+    if not len(memory):
+        reason = "nothing in the profile matches" if len(whole) else NO_MEMORY
+        return Output([reason], {"reason": reason, **dict.fromkeys(("peaks", "at_peak", "timeline"))}, notes=notes)
+    held = at_peak(memory, by)
+    chosen = held.head(top) if top else held
+
+    def data() -> dict[str, Any]:
+        tables = {"peaks": peaks(memory), "at_peak": chosen, "timeline": memory}
+        return {"reason": None, **{name: plain(table.astype(object)) for name, table in tables.items()}}
+
+    return Output(_parts(peaks(memory), held, chosen), data, csv=chosen, notes=notes)
 
 
-def _print(table: pd.DataFrame, *, wide: bool) -> None:
+def _parts(peaks: pd.DataFrame, held: pd.DataFrame, chosen: pd.DataFrame) -> Iterator[Part]:
+    yield _table(peaks)
+    yield ""
+    yield _table(chosen)
+    if len(chosen) < len(held):
+        rest = si(float(held.iloc[len(chosen) :]["bytes"].sum()), "B")
+        yield f"and {len(held) - len(chosen)} more, {rest}; --top=0 shows all"
+
+
+def _table(table: pd.DataFrame) -> Table:
     rows = [[_cell(name, value) for name, value in row.items()] for row in table.astype(object).to_dict("records")]
     headings = [name.removesuffix("_ns").replace("_", " ") for name in table]
-    print_table(headings, rows, drop=_DROPPED, cut=NAMES, wide=wide)
+    return Table.of(headings, rows, drop=_DROPPED, cut=NAMES)
 
 
 def _cell(name: str, value: object) -> str:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchmarker.cli.display.profile_statistics import show_statistics, shown_as, statistics_options
+from benchmarker.cli.display.output import Output, View
+from benchmarker.cli.display.profile_statistics import statistics, statistics_options
 from benchmarker.cli.options.types import Choice
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from benchmarker.cli.display.profile_filters import Filters
-    from benchmarker.traces.formats.aten_cost import Causal
     from benchmarker.traces.ingest import Ingested
 
 
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     help="A line for each op, or for each op and the shapes and types of its inputs.",
 )
 @statistics_options
-def command(results: tuple[Path, ...], by: str, filters: Filters, causal: Causal | None, **shown: Any) -> None:
+def command(
+    results: tuple[Path, ...], by: str, filters: Filters, title: str | None, top: int, view: View, **options: Any
+) -> Output:
     """Show the ops of a profile: the HLO instructions of JAX, or the ops of PyTorch.
 
     For an HLO instruction the table shows its program, opcode and scope; for an op, DEVICE is the busy time of the work
@@ -52,4 +54,4 @@ def command(results: tuple[Path, ...], by: str, filters: Filters, causal: Causal
         table["share"] = table[share] / max(1, ingested.trace.busy_ns)
         return table, None
 
-    show_statistics(results, ["op", *further], filters, causal, shown_as(**shown), describe, "op")
+    return statistics(results, ["op", *further], filters, describe, "op", title=title, top=top, view=view, **options)

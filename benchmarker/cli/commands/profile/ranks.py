@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from benchmarker.cli.display.output import json_option, print_json, print_table, print_text, wide_option
-from benchmarker.cli.display.profiles import noting, top_option
+from benchmarker.cli.display.output import Output, Part, Text, output_options
+from benchmarker.cli.display.profiles import notes_on
 from benchmarker.cli.display.progress import working
 from benchmarker.formatting import count, si
+from benchmarker.tables.table import Table
 
 if TYPE_CHECKING:
     from benchmarker.traces.ranks import Collective, Ranks, RankTime
@@ -26,10 +28,8 @@ _OF_COLLECTIVES = ("group", "alg bw", "ranks", "waiting", "count")
 
 @click.command("ranks")
 @click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@top_option
-@wide_option
-@json_option
-def command(results: tuple[Path, ...], top: int, wide: bool, as_json: bool) -> None:
+@output_options(top=True)
+def command(results: tuple[Path, ...], top: int) -> Output:
     """Compare the ranks of a distributed program: compute, communication, waiting, and the bandwidth of collectives.
 
     RESULT is a trace or an event table of each rank, or a folder of them; of a single trace, each device is a rank.
@@ -46,60 +46,59 @@ def command(results: tuple[Path, ...], top: int, wide: bool, as_json: bool) -> N
         found = profiles([path for result in results for path in traces_of(result)])
     names = [str(each.path) for each in found]
     compared = ranks([each.ingested for each in found], names)
-    with noting([each.ingested.trace for each in found], names, aside=as_json):
-        if as_json:
-            print_json(asdict(compared))
-            return
-        _say(compared)
-        _print(compared, top, wide=wide)
-        for note in compared.notes:
-            print_text(f"note: {note}", "  ")
+    notes = notes_on([each.ingested.trace for each in found], names)
+    return Output(_parts(compared, top), asdict(compared), notes=notes)
 
 
-def _print(compared: Ranks, top: int, *, wide: bool) -> None:
-    """Print a line for each rank, and one for each collective."""
-    print_table(
+def _parts(compared: Ranks, top: int) -> Iterator[Part]:
+    yield from _answer(compared)
+    yield from _tables(compared, top)
+    for note in compared.notes:
+        yield Text(f"note: {note}", "  ")
+
+
+def _tables(compared: Ranks, top: int) -> Iterator[Part]:
+    """Yield a line for each rank, and one for each collective."""
+    yield Table.of(
         ["rank", "device", "step", "wall", "compute", "hidden", "exposed", "waiting", "idle"],
         [_of_rank(each) for each in compared.ranks],
         drop=_OF_RANKS,
-        wide=wide,
     )
     lines = compared.collectives[: top or None]
     if not lines:
         return
-    print_text("")
-    print_table(
+    yield Text("")
+    yield Table.of(
         ["collective", "size", "group", "ranks", "count", "shortest", "alg bw", "bus bw", "waiting", "last"],
         [_of_collective(each) for each in lines],
         drop=_OF_COLLECTIVES,
         cut=["group"],
-        wide=wide,
     )
     if len(lines) < len(compared.collectives):
-        print_text(f"and {len(compared.collectives) - len(lines)} more; --top=0 shows all")
+        yield Text(f"and {len(compared.collectives) - len(lines)} more; --top=0 shows all")
 
 
-def _say(compared: Ranks) -> None:
-    """Print which rank the others wait for, and what to know about it."""
+def _answer(compared: Ranks) -> Iterator[Part]:
+    """Yield which rank the others wait for, and what to know about it."""
     wall = sum(each.wall_ns for each in compared.ranks)
     waited = sum(each.waiting_ns for each in compared.ranks)
     if compared.last is None:
-        print_text("no rank waits for another in a collective that all of them have")
+        yield Text("no rank waits for another in a collective that all of them have")
     else:
         worst = compared.collectives[0]
-        print_text(
+        yield Text(
             f"waiting for another rank takes {waited / max(1, wall):.1%} of the wall time; most of it for rank "
             f"{compared.last}, and most in {worst.kind} of {_size(worst)}",
             "  ",
         )
     if compared.compared_share < _ALL:
-        print_text(
+        yield Text(
             f"PARTIAL: only {compared.compared_share:.0%} of the time of communication is compared; see the notes", "  "
         )
     if compared.steps:
         steps = Counter(each.rank for each in compared.steps)
         texts = [f"{rank} ({times} of {count(len(compared.steps), 'step')})" for rank, times in steps.most_common()]
-        print_text(f"critical rank, for which the others waited longest in a step: {', '.join(texts)}", "  ")
+        yield Text(f"critical rank, for which the others waited longest in a step: {', '.join(texts)}", "  ")
 
 
 def _of_rank(each: RankTime) -> list[str]:

@@ -3,33 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchmarker.cli.display.output import (
-    csv_option,
-    json_option,
-    print_json,
-    print_table,
-    print_text,
-    wide_option,
-    width,
-)
-from benchmarker.cli.display.profile_difference import show_difference
+from benchmarker.cli.display.output import Output, Part, Text, output_options, width
+from benchmarker.cli.display.profile_difference import difference_output
 from benchmarker.cli.display.profile_filters import UNKNOWN, filter_options
-from benchmarker.cli.display.profiles import cell, headline, noting, plain, print_frame_csv, top_option
+from benchmarker.cli.display.profiles import cell, headline, notes_on, plain
 from benchmarker.cli.display.progress import working
-from benchmarker.cli.display.shortening import factored
-from benchmarker.cli.display.table import lines as fitted
 from benchmarker.cli.options.results import pool_option
 from benchmarker.cli.options.types import Choice
 from benchmarker.comparing.profiled_parts import OUTSIDE
 from benchmarker.formatting import clean
 from benchmarker.records.profile import Scope
+from benchmarker.tables import terminal
+from benchmarker.tables.shortening import factored
+from benchmarker.tables.table import Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,11 +43,8 @@ _KNOWN = 30
 @click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @filter_options
 @click.option("--sort", type=Choice(_SORTS), help="Column to sort by. [default: root]")
-@top_option
 @pool_option
-@wide_option
-@json_option
-@csv_option
+@output_options(top=True)
 def command(
     results: tuple[Path, ...],
     filters: Filters,
@@ -62,9 +52,7 @@ def command(
     top: int,
     pool: bool,
     wide: bool,
-    as_json: bool,
-    as_csv: bool,
-) -> None:
+) -> Output:
     """Show the time of each scope in a profile; for several, the times per step side by side.
 
     Of several profiles, each configuration has a column, with medians over its trials. Of several folders, each is a
@@ -86,36 +74,30 @@ def command(
 
     if len(results) == 2 and not any(result.is_dir() for result in results):
         by = ["leaf", "phase"]
-        show_difference(results, by, filters, sort=sort, top=top, wide=wide, as_json=as_json, as_csv=as_csv)
-        return
+        return difference_output(results, by, filters, sort=sort, top=top, wide=wide)
     sort = sort or _SORTS[0]
     with working("reading"):
         from benchmarker.traces.profile_files import configurations, names, profiles
 
         found = profiles(results, pool=pool)
     _, short = factored(names(found))
-    with noting([each.ingested.trace for each in found], short, aside=as_json or as_csv):
-        table = pd.DataFrame(
-            [
-                {"result": name, **row}
-                for name, profile in zip(names(found), found, strict=True)
-                for row in _rows(profile.ingested, filters)
-            ]
-        )
-        if len(table):
-            column = sort if sort in table else f"{sort}_ns"
-            table = table.sort_values(column, ascending=sort == "scope", kind="stable", ignore_index=True)
-        if as_json:
-            print_json(plain(table))
-        elif as_csv:
-            print_frame_csv(table)
-        elif not len(table):
-            click.echo(f"no scope matches; there are: {', '.join(_known(found))}")
-        elif len(found) == 1:
-            headline(found[0].ingested.trace)
-            _print(table.drop(columns="result"), found[0].ingested.trace, top, wide=wide)
+    table = pd.DataFrame(
+        [
+            {"result": name, **row}
+            for name, profile in zip(names(found), found, strict=True)
+            for row in _rows(profile.ingested, filters)
+        ]
+    )
+    parts: Iterable[Part] = [f"no scope matches; there are: {', '.join(_known(found))}"]
+    if len(table):
+        column = sort if sort in table else f"{sort}_ns"
+        table = table.sort_values(column, ascending=sort == "scope", kind="stable", ignore_index=True)
+        if len(found) == 1:
+            parts = _output(table.drop(columns="result"), found[0].ingested.trace, top)
         else:
-            _print_side_by_side(table, dict(zip(names(found), configurations(found), strict=True)), top, wide=wide)
+            configuration = dict(zip(names(found), configurations(found), strict=True))
+            parts = _side_by_side(table, configuration, top, wide=wide)
+    return Output(parts, plain(table), csv=table, notes=notes_on([profile.ingested.trace for profile in found], short))
 
 
 def _rows(ingested: Ingested, filters: Filters) -> list[dict[str, Any]]:
@@ -158,21 +140,22 @@ def _known(found: Sequence[Profile]) -> list[str]:
     return [clean(name) for name in names[:_KNOWN]] + ["…"] * (len(names) > _KNOWN)
 
 
-def _print(table: pd.DataFrame, trace: Trace, top: int, *, wide: bool) -> None:
+def _output(table: pd.DataFrame, trace: Trace, top: int) -> Iterator[Part]:
+    yield from headline(trace)
     alike = (table["any_ns"] == table["root_ns"]) & (table["pure_ns"] == table["root_ns"])
     shown = table.dropna(axis=1, how="all").drop(columns=["any_ns", "pure_ns", "purity"] if alike.all() else [])
     rows = [[cell(name, value) for name, value in row.items()] for row in shown.astype(object).to_dict("records")]
     headings = [name.removesuffix("_ns") for name in shown.columns]
-    print_table(headings, rows[: top or None], drop=DROPPED, cut=["scope"], wide=wide)
+    yield Table.of(headings, rows[: top or None], drop=DROPPED, cut=["scope"])
     if top and len(rows) > top:
-        click.echo(f"and {len(rows) - top} more; --top=0 shows all")
+        yield f"and {len(rows) - top} more; --top=0 shows all"
     if (fused := table[(table["pure_ns"] == 0) & (table["any_ns"] > 0)])["scope"].any():
         remedy = "" if trace.separable else "; --separable avoids some of this fusion"
-        print_text(f"fused, not separable: {', '.join(dict.fromkeys(fused['scope']))}{remedy}", "  ")
+        yield Text(f"fused, not separable: {', '.join(dict.fromkeys(fused['scope']))}{remedy}", "  ")
 
 
-def _print_side_by_side(table: pd.DataFrame, configuration: Mapping[str, str], top: int, *, wide: bool) -> None:
-    """Print each configuration's time per step and share of the busy time, medians over its trials.
+def _side_by_side(table: pd.DataFrame, configuration: Mapping[str, str], top: int, *, wide: bool) -> Iterator[Part]:
+    """Yield each configuration's time per step and share of the busy time, medians over its trials.
 
     What the configurations share stands above. Those that find no room beside the others follow in a further table.
     """
@@ -183,8 +166,8 @@ def _print_side_by_side(table: pd.DataFrame, configuration: Mapping[str, str], t
         for own, (each, number) in zip(short, trials.items(), strict=True)
     }
     if shared:
-        print_text(shared)
-    print_text("time per step (ROOT), share of the busy time, and purity where the scope is fused with others", "  ")
+        yield Text(shared)
+    yield Text("time per step (ROOT), share of the busy time, and purity where the scope is fused with others", "  ")
     table = table.assign(configuration=table["result"].map(configuration))
     lines = list(dict.fromkeys(zip(table["scope"], table["phase"], strict=True)))
     cells = {key: _side(of) for key, of in table.groupby(["scope", "phase", "configuration"])}
@@ -198,16 +181,15 @@ def _print_side_by_side(table: pd.DataFrame, configuration: Mapping[str, str], t
     }
     while columns:
         shown = {**named, **columns}
-        rows = list(zip(*shown.values(), strict=True))
-        drop = list(columns)[:0:-1]
-        left_out = [] if wide else fitted(list(shown), rows, width(), drop=drop, cut=["scope"]).left_out
+        made = Table.of(shown, zip(*shown.values(), strict=True), drop=list(columns)[:0:-1], cut=["scope"])
+        left_out = [] if wide else terminal.lines(made, width()).left_out
         kept = [name for name in shown if name not in left_out]
-        print_table(kept, list(zip(*(shown[name] for name in kept), strict=True)), cut=["scope"], wide=wide)
+        yield Table.of(kept, list(zip(*(shown[name] for name in kept), strict=True)), cut=["scope"])
         columns = {name: columns[name] for name in left_out}
         if columns:
-            click.echo()
+            yield ""
     if len(lines) > len(named["scope"]):
-        click.echo(f"and {len(lines) - len(named['scope'])} more; --top=0 shows all")
+        yield f"and {len(lines) - len(named['scope'])} more; --top=0 shows all"
 
 
 def _side(of: pd.DataFrame) -> str:

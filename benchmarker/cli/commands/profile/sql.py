@@ -13,10 +13,11 @@ import click
 import msgspec
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import csv_option, json_option, print_csv, print_json, print_table, wide_option
-from benchmarker.cli.display.profiles import noting
+from benchmarker.cli.display.output import Output, output_options
+from benchmarker.cli.display.profiles import notes_on
 from benchmarker.cli.display.progress import working
 from benchmarker.formatting import clean, count
+from benchmarker.tables.table import Column, Shown, Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
 @click.command("sql")
 @click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.argument("statement", metavar="SQL")
-@wide_option
-@json_option
-@csv_option
 @click.option("--perfetto", is_flag=True, help="Query Perfetto's tables in PerfettoSQL, with Perfetto's engine.")
 @click.option(
     "--engine",
@@ -39,16 +37,14 @@ if TYPE_CHECKING:
     help="The trace_processor_shell to use; implies --perfetto. [default: on PATH, or downloaded earlier]",
 )
 @click.option("--download", is_flag=True, help="Let Perfetto download its engine if none is found; implies --perfetto.")
+@output_options()
 def command(
     results: tuple[Path, ...],
     statement: str,
-    wide: bool,
-    as_json: bool,
-    as_csv: bool,
     perfetto: bool,
     engine: Path | None,
     download: bool,
-) -> None:
+) -> Output:
     """Query profiles in SQL: DuckDB over their event table, which is called `events`.
 
     RESULT is a record of a profiled trial, an event table, a profiler's trace file, or a folder of records:
@@ -62,22 +58,20 @@ def command(
 
       SELECT name, extract_arg(arg_set_id, 'args.name') AS scope, dur FROM slice WHERE scope LIKE '%attn_q_k%'
     """
-    if as_json and as_csv:
-        raise UserError("--json and --csv exclude each other; give one of them")
     traces: dict[str, Trace] = {}
     if perfetto or engine or download:
         headings, rows = _from_perfetto(results, statement, engine, download)
     else:
         (headings, rows), traces = _from_tables(results, statement)
-    with noting(list(traces.values()), list(traces), aside=as_json or as_csv):
-        if as_json:
-            _only_once(headings)
-            print_json([dict(zip(headings, map(_json, row), strict=True)) for row in rows])
-        elif as_csv:
-            print_csv(headings, [map(_text, row) for row in rows])
-        elif headings:
-            shown = [[_cell(value) for value in row] for row in rows]
-            print_table(headings, shown, drop=headings[:0:-1], cut=headings, wide=wide)
+
+    def data() -> list[dict[str, Any]]:
+        _only_once(headings)
+        return [dict(zip(headings, map(_json, row), strict=True)) for row in rows]
+
+    columns = [Column(heading) for heading in headings]
+    cells = [[Shown(_text(value), _cell(value)) for value in row] for row in rows]
+    table = Table.of(columns, cells, drop=headings[:0:-1], cut=headings)
+    return Output([table] if headings else [], data, notes=notes_on(list(traces.values()), list(traces)))
 
 
 def _from_tables(results: Sequence[Path], statement: str) -> tuple[tuple[list[str], Rows], dict[str, Trace]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ import click
 import msgspec
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import json_option, print_json, print_text, width
+from benchmarker.cli.display.output import Output, Part, Text, View, output_options, width
 from benchmarker.cli.options.results import pool_option
 from benchmarker.cli.options.types import Share
 from benchmarker.files import atomic
@@ -59,8 +60,8 @@ class _ToleranceType(Share):
 )
 @click.option("--anyway", is_flag=True, help="With --write: even if most trials of a case were disturbed.")
 @pool_option
-@json_option
 @store.uncollected()
+@output_options(tables=False)
 def command(
     results: tuple[Path, ...],
     asked: Path | None,
@@ -70,8 +71,8 @@ def command(
     metric: str | None,
     anyway: bool,
     pool: bool,
-    as_json: bool,
-) -> int:
+    view: View,
+) -> Output:
     """Check records against the bounds of a reference: PASS or FAIL for each case, with the reasons.
 
     RESULT is a record, the folder of a run, or a folder of runs. Of several folders, each is judged by itself, unless
@@ -85,7 +86,7 @@ def command(
     """
     if (asked is None) == (write is None):
         raise UserError("give --reference=FILE to check the records against, or --write=FILE to create one")
-    if write and (xml or as_json):
+    if write and (xml or not view.is_text):
         raise UserError("--junit and --json need --reference")
     if asked and (tolerance or metric or anyway):
         raise UserError("--tolerance, --metric and --anyway need --write")
@@ -108,7 +109,7 @@ def command(
         for each in planned[0].missing:
             click.echo(f"benchmarker: {each.trials} trial(s) of run {clean(each.run_id)} not run", err=True)
         lacking = _write(write, read[0][1], metric or reference.METRIC, tolerance, results, anyway=anyway)
-        return 1 if lacking or faults or planned[0].missing else 0
+        return Output(status=1 if lacking or faults or planned[0].missing else 0)
     derive = load_metrics(results)
     try:
         found = together(
@@ -120,39 +121,34 @@ def command(
     if xml:
         _write_junit(xml, str(asked), found, faults)
     passed = not faults and all(each.verdict == "PASS" for each in found.outcomes)
-    if as_json:
-        print_json(
-            {
-                "verdict": "PASS" if passed else "FAIL",
-                **msgspec.to_builtins(found),
-                "left_out": left_out,
-                "unreadable": [str(fault) for fault in faults],
-            }
-        )
-    else:
-        _print(found, faults, left_out)
-    return 0 if passed else 1
+    data = {
+        "verdict": "PASS" if passed else "FAIL",
+        **msgspec.to_builtins(found),
+        "left_out": left_out,
+        "unreadable": [str(fault) for fault in faults],
+    }
+    return Output(_output(found, faults, left_out), data, 0 if passed else 1)
 
 
-def _print(found: Acceptance, faults: Sequence[Fault], left_out: Sequence[str]) -> None:
+def _output(found: Acceptance, faults: Sequence[Fault], left_out: Sequence[str]) -> Iterator[Part]:
     for each in found.outcomes:
-        print_text(f"{each.verdict} {each.name}{_figures(each)}", "     ", "green" if each.verdict == "PASS" else "red")
+        yield Text(f"{each.verdict} {each.name}{_figures(each)}", "     ", "green" if each.verdict == "PASS" else "red")
         for reason in each.reasons:
-            print_text(f"     {reason}", "     ")
+            yield Text(f"     {reason}", "     ")
         for doubt in each.doubts:
-            print_text(f"     but {doubt}", "     ")
+            yield Text(f"     but {doubt}", "     ")
         if each.command and (each.verdict == "FAIL" or width() is None):
-            print_text(f"     repeat with: {each.command}", "     ")
+            yield Text(f"     repeat with: {each.command}", "     ")
     for name in found.unasked:
-        print_text(f"not judged, no case of the reference matches: {name}", "  ")
+        yield Text(f"not judged, no case of the reference matches: {name}", "  ")
     for reason in left_out:
-        print_text(f"left out of the runs: {reason}", "  ")
+        yield Text(f"left out of the runs: {reason}", "  ")
     passed = sum(each.verdict == "PASS" for each in found.outcomes)
     unread = f"; {len(faults)} file(s) cannot be read" if faults else ""
     word = "PASSED" if passed == len(found.outcomes) and not faults else "FAILED"
     near = sum(each.near for each in found.outcomes)
     unsure = f"; {near} borderline (another run may be judged otherwise)" if near else ""
-    click.echo(f"{word}: {passed} of {len(found.outcomes)} passed{unsure}{unread}")
+    yield f"{word}: {passed} of {len(found.outcomes)} passed{unsure}{unread}"
 
 
 def _figures(each: CaseOutcome) -> str:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from benchmarker.cli.display.output import json_option, print_json
+from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.display.progress import working
-from benchmarker.cli.display.submissions import print_submissions
+from benchmarker.cli.display.submissions import submissions_output
 from benchmarker.cli.options import completion
 from benchmarker.procurement import submission
 
@@ -21,8 +21,8 @@ from benchmarker.procurement import submission
     metavar="NAME|FILE",
     help="The suite or plan file that should have been run. [default: the suite named in the run]",
 )
-@json_option
-def command(results: tuple[Path, ...], suite: str | None, as_json: bool) -> int:
+@output_options()
+def command(results: tuple[Path, ...], suite: str | None) -> Output:
     """Check runs of a suite as handed in: list everything that is missing, failed, disturbed, changed or invalid.
 
     RESULT is the folder of a run, or a folder of runs; BUNDLE is a packed run, which is not unpacked. Checked are the
@@ -31,8 +31,4 @@ def command(results: tuple[Path, ...], suite: str | None, as_json: bool) -> int:
     """
     with working("checking"):
         checked = [each for result in results for each in submission.check(result, suite)]
-    if as_json:
-        print_json(checked)
-    else:
-        print_submissions(checked)
-    return 1 if any(each.findings for each in checked) else 0
+    return Output(submissions_output(checked), checked, 1 if any(each.findings for each in checked) else 0)

@@ -6,13 +6,14 @@ from typing import Any
 
 import click
 
-from benchmarker.cli.display.output import json_option, print_json, print_table
+from benchmarker.cli.display.output import Output, output_options
 from benchmarker.planning import factors, suites
+from benchmarker.tables.table import Table
 
 
 @click.command("list")
-@json_option
-def command(as_json: bool) -> None:
+@output_options()
+def command() -> Output:
     """List the suites with version, number of cases and trials per case, and run time.
 
     No framework is started. Cases that a framework does not support here are left out when the suite runs.
@@ -28,8 +29,5 @@ def command(as_json: bool) -> None:
         }
         for suite in map(suites.find, suites.names())
     ]
-    if as_json:
-        print_json(rows)
-    else:
-        cells = [[str(value) for value in row.values()] for row in rows]
-        print_table(list(rows[0]), cells, drop=["version", "trials"], remedy="--json has")
+    cells = [[str(value) for value in row.values()] for row in rows]
+    return Output([Table.of(rows[0], cells, drop=["version", "trials"])], rows)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import json_option
+from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.display.progress import progress_options
 from benchmarker.cli.execution import execute_plan, made, spread
 from benchmarker.cli.options import completion
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 @spread_options
 @dry_run_option
 @progress_options
-@json_option
+@output_options()
 def command(
     name: str,
     framework: str | None,
@@ -54,8 +54,7 @@ def command(
     runs: int,
     pause_s: float | None,
     dry_run: bool,
-    as_json: bool,
-) -> int:
+) -> Output:
     """Run the suite NAME.
 
     Records are stored in --results; with --resume, an unfinished run continues. Cases that a framework or a device
@@ -69,4 +68,4 @@ def command(
         description = replace(description, axes={**description.axes, "framework": frameworks})
     given = {key: value for key, value in (("device", device), ("threads", threads)) if value is not None}
     description = replace(description, base={**description.base, **given})
-    return execute_plan(spread(made(description), runs, pause_s), results, resume, dry_run, as_json)
+    return execute_plan(spread(made(description), runs, pause_s), results, resume, dry_run)

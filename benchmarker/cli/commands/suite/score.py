@@ -8,8 +8,8 @@ import click
 import msgspec
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import json_option, print_json, verbose_option, wide_option
-from benchmarker.cli.display.scores import print_scores
+from benchmarker.cli.display.output import Output, output_options, verbose_option
+from benchmarker.cli.display.scores import scores_output
 from benchmarker.cli.options.judging import status_of, strict_option
 from benchmarker.cli.options.results import pool_option
 from benchmarker.comparing.results import Rules
@@ -50,10 +50,9 @@ from benchmarker.records.sides import side_of
 )
 @pool_option
 @strict_option
-@wide_option
 @verbose_option
-@json_option
 @store.uncollected()
+@output_options()
 def command(
     results: tuple[Path, ...],
     by: str | None,
@@ -66,8 +65,7 @@ def command(
     strict: bool,
     wide: bool,
     verbose: bool,
-    as_json: bool,
-) -> int:
+) -> Output:
     """Score contenders against a baseline over all cases: for each metric, the weighted geometric mean of the ratios.
 
     RESULT is a record, the folder of a run, or a folder of runs. The sides are the RESULTs, or the values of the axis
@@ -115,11 +113,9 @@ def command(
     )
     missing = found.missing | ({"file(s) that cannot be read": len(faults)} if faults else {})
     found = msgspec.structs.replace(found, missing=missing)
-    if as_json:
-        print_json({**msgspec.to_builtins(found), "left_out": plans.left_out})
-    else:
-        print_scores(found, plans.left_out, wide=wide, verbose=verbose)
-    return 1 if missing else status_of([mean for each in found.rankings for mean in each.pairs], (), strict)
+    status = 1 if missing else status_of([mean for each in found.rankings for mean in each.pairs], (), strict)
+    data = {**msgspec.to_builtins(found), "left_out": plans.left_out}
+    return Output(scores_output(found, plans.left_out, wide=wide, verbose=verbose), data, status)
 
 
 def _chosen(results: tuple[Path, ...], baseline: str | None, contender: str | None) -> tuple[Path, ...]:

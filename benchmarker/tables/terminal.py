@@ -13,10 +13,13 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 
-from benchmarker.cli.display.shortening import apart, shortened
 from benchmarker.formatting import clean
+from benchmarker.tables.shortening import apart, shortened
+from benchmarker.tables.table import Cell, Column, Shown, Table, cell_text
 
 GAP = "  "
+MARK = "*"
+"""What stands after the best cell of a row, which other formats print in bold."""
 NARROW = 24
 """Width to which long texts are narrowed before a column is left out."""
 NARROWEST = 8
@@ -26,18 +29,6 @@ _NUMBER = re.compile(r"(-?\d[\d.]*(e[+-]?\d+)?( ?[^\s\d±]+)?( ± \d[\d.]*( [=?]
 
 Paint = Callable[[str, str], str]
 """Returns a text in a colour."""
-
-
-class Coloured(str):
-    """A cell with the colour, one of click's, that it has on a terminal."""
-
-    colour: str
-
-    def __new__(cls, text: str, colour: str) -> Coloured:
-        """Make the cell."""
-        made = super().__new__(cls, text)
-        made.colour = colour
-        return made
 
 
 @dataclass(slots=True)
@@ -92,52 +83,55 @@ class Lines:
     left_out: list[str]
 
 
-def lines(
-    headings: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    width: int | None = None,
-    *,
-    drop: Collection[str] = (),
-    cut: Collection[str] = (),
-    right: Collection[str] = (),
-    paint: Paint = lambda text, _: text,
-) -> Lines:
+def lines(table: Table, width: int | None = None, paint: Paint = lambda text, _: text) -> Lines:
     """Return a table that fits a width in characters, if one is given.
 
-    `drop` are the headings of columns that may be left out, the least important first. Long texts in the columns `cut`
-    are shortened, others wrap. Columns of numbers, and those of `right`, are aligned to the right. `paint` colours the
-    cells that are `Coloured`.
+    Columns of numbers are aligned to the right. `paint` colours the cells that have a colour; the best of a row has a
+    mark.
     """
-    columns = [
-        _column(heading, [row[at] for row in rows], heading in cut, heading in right)
-        for at, heading in enumerate(headings)
+    columns, rows = table.printed
+    made = [
+        _column(column, [row[at] for row in rows], is_cut=column.heading in table.cut)
+        for at, column in enumerate(columns)
     ]
-    left_out = [] if width is None else _fit(columns, width, list(map(clean, drop)))
-    for each in columns:
-        if each.is_cut:
-            each.shorten()
-    top = _line([_wrapped(each.heading, each.width) for each in columns], columns, [""] * len(columns), paint)
+    left_out = [] if width is None else _fit(made, width, list(map(clean, table.drop)))
+    for column in made:
+        if column.is_cut:
+            column.shorten()
+    top = _line([_wrapped(column.heading, column.width) for column in made], made, [""] * len(made), paint)
     body = []
     for at in range(len(rows)):
-        cells = [each.lines(each.cells[at]) for each in columns]
-        body += _line(cells, columns, [each.colours[at] for each in columns], paint)
-    return Lines(top, body, left_out)
+        cells = [column.lines(column.cells[at]) for column in made]
+        body += _line(cells, made, [column.colours[at] for column in made], paint)
+    return Lines(top if table.headed else [], body, left_out)
 
 
-def _column(heading: str, cells: Sequence[str], is_cut: bool, is_right: bool) -> _Column:
-    heading, *cleaned = map(clean, (heading, *cells))
+def text(table: Table) -> str:
+    """Return a table as lines of any length, with its title and its notes."""
+    made = lines(table)
+    title = [clean(table.title)] if table.title else []
+    return "\n".join([*title, *made.headings, *made.rows, *(f"  {clean(note)}" for note in table.remarks(MARK))]) + "\n"
+
+
+def _column(column: Column, cells: Sequence[Cell], *, is_cut: bool) -> _Column:
+    heading, *cleaned = map(clean, (column.heading, *(_marked(cell, column) for cell in cells)))
     is_number = all(map(_NUMBER.fullmatch, cleaned))
     words = heading.split() if is_cut else " ".join([heading, *cleaned]).split()
     return _Column(
         heading=heading,
         cells=cleaned,
-        colours=[cell.colour if isinstance(cell, Coloured) else "" for cell in cells],
+        colours=[cell.colour if isinstance(cell, Shown) else "" for cell in cells],
         is_number=is_number,
-        is_right=is_number or is_right,
+        is_right=is_number or column.numeric,
         is_cut=is_cut,
         word=max(map(cell_len, words), default=0),
         width=max([cell_len(heading), *map(cell_len, cleaned)]),
     )
+
+
+def _marked(cell: Cell, column: Column) -> str:
+    is_best = isinstance(cell, Shown) and cell.best
+    return cell_text(cell, column) + (f" {MARK}" if is_best else "")
 
 
 def _fit(columns: list[_Column], width: int, drop: Collection[str]) -> list[str]:

@@ -1,0 +1,158 @@
+"""A table: columns with units, rows of raw values, the notes under it; and how its headings and values become text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Self
+
+from benchmarker.comparing.formatting import figure
+from benchmarker.formatting import si
+
+Value = str | int | float | bool | None
+RATIO, P_VALUE = "ratio", "p"
+"""The units of columns of ratios and of p-values, which have forms of their own."""
+_UNIT = re.compile(r"(?<!_per)_(s|J|W|bytes)$")
+"""The unit at the end of a metric's name; that of a rate belongs to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A value that is shown as `text`, in a colour (one of click's), or in bold as the best of its row."""
+
+    value: Value
+    text: str
+    colour: str = ""
+    best: bool = False
+
+
+Cell = Value | Shown
+
+
+def coloured(text: str, colour: str) -> Shown:
+    """Return a text that a terminal shows in a colour."""
+    return Shown(text, text, colour)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table.
+
+    `unit` is the unit of its numbers (`%` for shares), `numeric` is set if it has any. `command` is set if its texts
+    are commands, whose words are not broken across lines, `prose` if they are sentences. `levels` is its heading from
+    the top down, if that is not its name: columns that share the upper levels stand below one of each. `only` is set
+    for a column that stands only in `print`, or only in CSV as `data`.
+    """
+
+    name: str
+    unit: str = ""
+    numeric: bool = False
+    command: bool = False
+    prose: bool = False
+    levels: tuple[str, ...] = ()
+    only: Literal["", "print", "data"] = ""
+
+    @property
+    def heading(self) -> str:
+        """The heading in one line, such as `jax inference, ms`: units stand in the cells, except those of rates."""
+        if self.levels:
+            *groups, last = self.levels
+            return ", ".join(filter(None, [" ".join(groups), last]))
+        return metric_heading(self.name, self.unit) if self.numeric else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of raw values, with a title, and the notes under them; the first `labels` columns name the rows.
+
+    `rest` is a row that sums up the rows left out; `marked` rows are highlighted. `bold` says what bold means, empty if
+    no cell could be. On a narrow terminal, the columns `drop` are left out, the least important first, and long texts
+    in the columns `cut` are shortened; `remedy` says how to see what was left out. The headings of a table of names and
+    values are not printed.
+    """
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    rest: tuple[Cell, ...] | None = None
+    marked: frozenset[int] = frozenset()
+    title: str = ""
+    notes: tuple[str, ...] = ()
+    bold: str = ""
+    labels: int = 1
+    drop: tuple[str, ...] = ()
+    cut: tuple[str, ...] = ()
+    remedy: str = "--wide shows"
+    headed: bool = True
+
+    @classmethod
+    def of(
+        cls,
+        columns: Iterable[str | Column],
+        rows: Iterable[Sequence[Cell]],
+        *,
+        drop: Iterable[str] = (),
+        cut: Iterable[str] = (),
+        remedy: str = "--wide shows",
+    ) -> Self:
+        """Return a table whose columns are given by their names, if these say all about them."""
+        return cls(
+            tuple(Column(each) if isinstance(each, str) else each for each in columns),
+            tuple(map(tuple, rows)),
+            drop=tuple(drop),
+            cut=tuple(cut),
+            remedy=remedy,
+        )
+
+    @classmethod
+    def facts(cls, rows: Iterable[Sequence[Cell]]) -> Self:
+        """Return a table of names and values."""
+        made = tuple(map(tuple, rows))
+        names = ("name", "value", "note")[: len(made[0]) if made else 2]
+        return cls(tuple(map(Column, names)), made, headed=False)
+
+    @property
+    def printed(self) -> tuple[tuple[Column, ...], tuple[tuple[Cell, ...], ...]]:
+        """The columns that are printed, and their cells row by row."""
+        return self._without("data")
+
+    @property
+    def data(self) -> tuple[list[str], list[list[Value]]]:
+        """The names and the raw values of the columns that CSV has."""
+        columns, rows = self._without("print")
+        values = [[cell.value if isinstance(cell, Shown) else cell for cell in row] for row in rows]
+        return [column.name for column in columns], values
+
+    def _without(self, only: str) -> tuple[tuple[Column, ...], tuple[tuple[Cell, ...], ...]]:
+        kept = [at for at, column in enumerate(self.columns) if column.only != only]
+        return tuple(self.columns[at] for at in kept), tuple(tuple(row[at] for at in kept) for row in self.rows)
+
+    def remarks(self, mark: str = "bold:") -> list[str]:
+        """Return what stands under the table: what the mark of the best cells means, and the notes."""
+        return [*([f"{mark} {self.bold}"] if self.bold else []), *self.notes]
+
+
+def metric_heading(name: str, unit: str = "") -> str:
+    """Return the name of a metric as a heading, without its unit unless it is a rate: `step time median`, `flop/s`."""
+    return (_UNIT.sub("", name) if unit else name).replace("_per_", "/").replace("_", " ")
+
+
+def cell_text(cell: Cell, column: Column) -> str:
+    """Return what stands in a cell as text."""
+    if isinstance(cell, Shown):
+        return cell.text
+    if cell is None:
+        return "-" if column.numeric else ""
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    if isinstance(cell, str):
+        return cell
+    if column.unit == RATIO:
+        return figure(cell)
+    if column.unit == P_VALUE:
+        return f"{cell:.2g}"
+    if column.unit == "%":
+        return f"{cell:.1%}"
+    if column.unit:
+        return si(cell, column.unit)
+    return str(cell) if isinstance(cell, int) else f"{cell:.4g}" if abs(cell) < 10_000 else f"{cell:.0f}"
