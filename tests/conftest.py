@@ -18,7 +18,7 @@ from support.toy import ENTRY_POINTS, TOY, install
 
 from benchmarker.cli import main
 from benchmarker.hooks import registry
-from benchmarker.planning import kept_abilities
+from benchmarker.planning import capabilities
 from benchmarker.records import ceilings
 
 # Tests run side by side, each with workers that use all cores: threads that wait must leave the cores to others,
@@ -26,12 +26,20 @@ from benchmarker.records import ceilings
 os.environ |= {"OMP_WAIT_POLICY": "passive", "OPENBLAS_THREAD_TIMEOUT": "4"}
 
 
+@pytest.fixture(scope="session")
+def abilities_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where it is kept what frameworks support: one that starts in seconds is asked once for all tests."""
+    base = tmp_path_factory.getbasetemp()
+    return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "abilities"
+
+
 @pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def _own_cache(
+    tmp_path_factory: pytest.TempPathFactory, abilities_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What lies in the user's cache is none of a test's business: ceilings, and what frameworks support."""
-    folder = tmp_path_factory.mktemp("cache")
-    monkeypatch.setenv(ceilings.VARIABLE, str(folder / "ceilings"))
-    monkeypatch.setenv(kept_abilities.VARIABLE, str(folder))
+    monkeypatch.setenv(ceilings.VARIABLE, str(tmp_path_factory.mktemp("cache") / "ceilings"))
+    monkeypatch.setenv(capabilities.VARIABLE, str(abilities_folder))
 
 
 @pytest.fixture

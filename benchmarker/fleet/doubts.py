@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from benchmarker.fleet.words import MOST, grouped, listed, named
+from benchmarker.fleet.results import MOST, grouped, listed, named
 from benchmarker.formatting import count, part
 from benchmarker.stats import outliers
 
@@ -28,7 +28,7 @@ def headline(nodes: Sequence[NodeResult], links: Sequence[NodeResult], cells: Se
     of_links = [cell for cell in cells if cell.ends]
     parts = [_of_nodes(nodes, of_nodes, delta)] if of_nodes or not links else []
     parts += [_of_links(nodes, links, of_links, delta)] if links else []
-    if failed := [each.node for each in (*nodes, *links) if each.reasons]:
+    if failed := [node.node for node in (*nodes, *links) if node.reasons]:
         parts.append(f"{named(failed)} failed, in whole or in part")
     return "; ".join(parts)
 
@@ -107,9 +107,11 @@ def unlike(measured: Measured) -> dict[str, list[str]]:
     return found
 
 
-def doubts(found: Sequence[Judgement], cells: Sequence[Cell], every: Sequence[NodeResult], delta: float) -> list[str]:
+def doubts(
+    judgements: Sequence[Judgement], cells: Sequence[Cell], every: Sequence[NodeResult], delta: float
+) -> list[str]:
     """Return what makes one doubt the result, the weightiest first; `every` are the nodes and links."""
-    measured = found[0].measured
+    measured = judgements[0].measured
     told = []
     if not measured.complete:
         told.append("the fleet's run is not complete: it is still running, or was interrupted")
@@ -117,49 +119,50 @@ def doubts(found: Sequence[Judgement], cells: Sequence[Cell], every: Sequence[No
     told += grouped({each.node: "; ".join(each.reasons) for each in every if each.reasons})
     if measured.no_links:
         told.append(f"links are not measured: {measured.no_links}")
-    if measured.gangs:
+    if measured.multi_node_trials:
         told.append(
-            f"not counted: {count(measured.gangs, 'trial')} over several nodes, which cannot be attributed to one"
+            f"not counted: {count(measured.multi_node_trials, 'trial')} over several nodes, "
+            "which cannot be attributed to one"
         )
-    has_cells = [each for each in found if each.units] or found[:1]
-    for each in has_cells:
-        if len({*each.nodes}) < outliers.LEAST_NODES:
-            told.append(f"fewer than {outliers.LEAST_NODES} {each.what}s: no outlier can be identified")
+    has_cells = [judgement for judgement in judgements if judgement.units] or judgements[:1]
+    for judgement in has_cells:
+        if len({*judgement.nodes}) < outliers.LEAST_NODES:
+            told.append(f"fewer than {outliers.LEAST_NODES} {judgement.what}s: no outlier can be identified")
     told += filter(None, map(_several_kinds, has_cells))
-    told += _too_few(found, cells)
+    told += _too_few(judgements, cells)
     told += grouped({each.node: listed(each.unlike) for each in every if each.unlike})
     told += filter(None, map(_lacking, has_cells))
-    for each in has_cells:
-        scatter = each.scatter()
+    for judgement in has_cells:
+        scatter = judgement.scatter()
         if scatter > delta / 2:
             told.append(
-                f"trials of one {each.what} scatter by {scatter:.1%}, so shifts below "
+                f"trials of one {judgement.what} scatter by {scatter:.1%}, so shifts below "
                 f"{delta + 1.3 * scatter:.1%} may go undetected"
             )
     return told
 
 
-def _several_kinds(found: Judgement) -> str:
+def _several_kinds(judgement: Judgement) -> str:
     """Return that most units differ among themselves, as where half of a fleet is slow: no median is typical then."""
-    spreads = outliers.spreads(found.levels)
-    wide = [at for at, spread in enumerate(spreads) if spread > max(found.margin, found.scatter())]
+    spreads = outliers.spreads(judgement.levels)
+    wide = [at for at, spread in enumerate(spreads) if spread > max(judgement.margin, judgement.scatter())]
     if not wide:
         return ""
     widest = max(wide, key=lambda at: spreads[at])
     return (
-        f"in {part(len(wide), len(found.columns), 'case')}, {found.what}s vary more than the trials of one (standard "
-        f"deviation {spreads[widest]:.1%}): the fleet may be mixed; compare {found.what}s of one kind"
+        f"in {part(len(wide), len(judgement.columns), 'case')}, {judgement.what}s vary more than the trials of one "
+        f"(standard deviation {spreads[widest]:.1%}): the fleet may be mixed; compare {judgement.what}s of one kind"
     )
 
 
-def _too_few(found: Sequence[Judgement], cells: Sequence[Cell]) -> list[str]:
+def _too_few(judgements: Sequence[Judgement], cells: Sequence[Cell]) -> list[str]:
     """Return that suspicions are not judged, and what to do about it."""
     several = [cell for cell in cells if cell.verdict == "not judged"]
     if not several:
         return []
     suspects = named(list(dict.fromkeys(cell.node for cell in several)))
-    tests = sum(len(each.suspicions) for each in found)
-    rounds = -(-3 * outliers.fewest_rounds(tests, found[0].alpha) // 2) + 1
+    tests = sum(len(judgement.suspicions) for judgement in judgements)
+    rounds = -(-3 * outliers.fewest_rounds(tests, judgements[0].alpha) // 2) + 1
     return [
         f"{count(len(several), 'suspicion is', 'suspicions are')} not judged ({suspects}), because "
         f"{several[0].reason.split(';')[0]} cannot decide; measure with --rounds={rounds}, or let `nodes run` repeat "
@@ -167,16 +170,17 @@ def _too_few(found: Sequence[Judgement], cells: Sequence[Cell]) -> list[str]:
     ]
 
 
-def _lacking(found: Judgement) -> str:
+def _lacking(judgement: Judgement) -> str:
     """Return that cases were not measured on all nodes, or links."""
-    cases = found.measured.cases
+    cases = judgement.measured.cases
     having = {
-        case: sum(any(column.case == case for column in node.step_s) for node in found.measured.nodes.values())
+        case: sum(any(column.case == case for column in node.step_s) for node in judgement.measured.nodes.values())
         for case in cases
     }
-    few = {case: number for case, number in having.items() if number < len(found.names)}
+    few = {case: number for case, number in having.items() if number < len(judgement.names)}
     if not few:
         return ""
     return (
-        f"{part(len(few), len(cases), 'case')} were not measured on all {found.what}s, one on only {min(few.values())}"
+        f"{part(len(few), len(cases), 'case')} were not measured on all {judgement.what}s, "
+        f"one on only {min(few.values())}"
     )

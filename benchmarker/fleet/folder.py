@@ -1,6 +1,6 @@
-"""The folder of a fleet: what was asked, and a folder for each node, with its normal runs and its state.
+"""The folder of a fleet: what was asked for, and a folder for each node, with its normal runs and its state.
 
-results/<id>/fleet.json             what was asked, and the stages
+results/<id>/fleet.json             what was asked for, and the stages
 results/<id>/fleet.toml             the plan file
 results/<id>/fleet.log              what the launcher and the nodes printed
 results/<id>/<node>/node.json       how far the node is, and how its part ended
@@ -57,7 +57,7 @@ class LinkStage(Struct, frozen=True, forbid_unknown_fields=True):
         return len(self.links)
 
 
-class Asked(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class FleetSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a fleet was asked for; `seed` is that of the order of the cases, which is the same on every node.
 
     `measures` is what its cases are for: nodes, links between them, or both; `no_links` is why links were not measured
@@ -100,17 +100,17 @@ def is_fleet(path: Path) -> bool:
     return (path / store.FLEET).exists()
 
 
-def asked_of(path: Path) -> Asked:
+def spec_of(path: Path) -> FleetSpec:
     """Return what the fleet in a folder was asked for; raises `UserError` if that cannot be read."""
-    found = atomic.decode(path / store.FLEET, lambda content: msgspec.json.decode(content, type=Asked))
-    if isinstance(found, atomic.Fault):
-        raise UserError(f"{found}; name the folder of a fleet, such as results/RUN")
-    return found
+    spec = atomic.decode(path / store.FLEET, lambda content: msgspec.json.decode(content, type=FleetSpec))
+    if isinstance(spec, atomic.Fault):
+        raise UserError(f"{spec}; name the folder of a fleet, such as results/RUN")
+    return spec
 
 
-def save_asked(path: Path, asked: Asked) -> None:
+def save_spec(path: Path, spec: FleetSpec) -> None:
     """Write what a fleet was asked for; raises OSError."""
-    atomic.write(path / store.FLEET, atomic.encode(asked))
+    atomic.write(path / store.FLEET, atomic.encode(spec))
 
 
 def of_link(ends: Sequence[str]) -> str:
@@ -123,10 +123,10 @@ def state_of(path: Path, node: str) -> NodeState | None:
     file = path / node / store.NODE
     if not file.exists():
         return None
-    found = atomic.decode(file, lambda content: msgspec.json.decode(content, type=NodeState))
-    if isinstance(found, atomic.Fault):
-        raise UserError(str(found))
-    return found
+    state = atomic.decode(file, lambda content: msgspec.json.decode(content, type=NodeState))
+    if isinstance(state, atomic.Fault):
+        raise UserError(str(state))
+    return state
 
 
 def save_state(path: Path, state: NodeState) -> None:
@@ -134,19 +134,19 @@ def save_state(path: Path, state: NodeState) -> None:
     atomic.write(path / state.node / store.NODE, atomic.encode(state))
 
 
-def new_fleet(results: Path, plan_file: bytes, asked: Asked) -> Path:
+def new_fleet(results: Path, plan_file: bytes, spec: FleetSpec) -> Path:
     """Create the folder of a fleet; raises `UserError` if that fails."""
     path = results / store.new_id()
     try:
         path.mkdir(parents=True)
         atomic.write(path / PLAN_FILE, plan_file)
-        save_asked(path, asked)
+        save_spec(path, spec)
     except OSError as error:
         raise UserError(f"cannot write to {results}: {error.strerror}; name another folder with --results") from error
     return path
 
 
-def trouble(asked: Asked, stage: int, node: str, state: NodeState | None) -> str:
+def trouble(spec: FleetSpec, stage: int, node: str, state: NodeState | None) -> str:
     """Return why a node has not done its part of a stage; empty if it has."""
     if state is None or state.stage < stage:
         return "did not start" if stage == 0 else "did not restart to repeat its cases"

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from benchmarker.comparing.disturbances import OTHER_BUSY_CORES, PRESSURE_PERCENT, SLOWER_CLOCK, STEAL_PERCENT
 from benchmarker.fleet.doubts import doubts, headline, unlike
-from benchmarker.fleet.evidence import evidence
 from benchmarker.fleet.folder import LinkStage, Stage
 from benchmarker.fleet.results import Cell, FleetResult, NodeResult, Verdict
 from benchmarker.fleet.suspicions import LOOKS, Judgement
+from benchmarker.formatting import rounded
 from benchmarker.hooks.names import names
 from benchmarker.stats import outliers
 from benchmarker.stats.verdict import holm
@@ -27,10 +29,19 @@ if TYPE_CHECKING:
 
 LEVEL = 0.95
 """Confidence level of the intervals."""
+WARMER_C = 5.0
+POWER_SHARE = 0.05
+"""Differences from the median of the other nodes from which a temperature or a power is mentioned."""
+_NOTABLE = {
+    "cores busy with other work": OTHER_BUSY_CORES,
+    "% stolen by the hypervisor": STEAL_PERCENT,
+    "% of the time waiting for a core": PRESSURE_PERCENT,
+    "s throttled by its cgroup": 0.0,
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class Repetition:
     """What is to be measured again on nodes, and on links; None if nothing is."""
 
     of_nodes: Stage | None
@@ -39,47 +50,50 @@ class Again:
 
 def judge(measured: Measured, alpha: float, delta: float) -> FleetResult:
     """Judge all nodes and links; the probability is at most α that any is named whose shift is within δ."""
-    found = _judgements(measured, alpha, delta)
-    cases = {name: factors for each in found for name, factors in each.measured.cases.items()}
+    judgements = _judgements(measured, alpha, delta)
+    cases = {name: factors for judgement in judgements for name, factors in judgement.measured.cases.items()}
     called = names(list(cases.values())) if cases else None
-    cells = _cells(found, dict(zip(cases, _short(called, list(cases.values())), strict=True)), alpha)
-    of_nodes, *of_links = found
-    nodes, links = _results(of_nodes, _slow_links(cells)), [each for of in of_links for each in _results(of)]
+    cells = _cells(judgements, dict(zip(cases, _short(called, list(cases.values())), strict=True)), alpha)
+    of_nodes, *of_links = judgements
+    nodes, links = (
+        _results(of_nodes, _slow_links(cells)),
+        [link for judgement in of_links for link in _results(judgement)],
+    )
     return FleetResult(
         headline=headline(nodes, links, cells, delta),
-        doubts=doubts(found, cells, [*nodes, *links], delta),
+        doubts=doubts(judgements, cells, [*nodes, *links], delta),
         nodes=nodes,
         links=links,
         cells=cells,
-        suspicions=sum(len(each.suspicions) for each in found),
+        suspicions=sum(len(judgement.suspicions) for judgement in judgements),
         controls=of_nodes.controls if of_nodes.suspicions else [],
-        link_controls=[name for each in of_links if each.suspicions for name in each.controls],
+        link_controls=[name for judgement in of_links if judgement.suspicions for name in judgement.controls],
         alpha=alpha,
         delta=delta,
         shared=called.shared if called else "",
     )
 
 
-def repeat(measured: Measured, alpha: float, delta: float) -> Again | None:
+def repeat(measured: Measured, alpha: float, delta: float) -> Repetition | None:
     """Return what is to be measured again; None if nothing is, or if that was done as often as allowed.
 
     It is the suspicious cases, or of these the undecided ones, on their nodes and on the controls; and those of links.
     Nodes and links that have had trouble are left alone.
     """
-    found = _judgements(measured, alpha, delta)
-    cells = _cells(found, {case: case for each in found for case in each.measured.cases}, alpha)
-    rounds = outliers.enough_rounds(max(1, sum(len(each.suspects) for each in found)), alpha / LOOKS)
+    judgements = _judgements(measured, alpha, delta)
+    cells = _cells(judgements, {case: case for judgement in judgements for case in judgement.measured.cases}, alpha)
+    rounds = outliers.enough_rounds(max(1, sum(len(judgement.suspects) for judgement in judgements)), alpha / LOOKS)
     of_nodes, of_links = None, None
-    for each in found:
-        if each.measured.repeats < LOOKS and (chosen := _chosen(each, cells)):
+    for judgement in judgements:
+        if judgement.measured.repeats < LOOKS and (chosen := _chosen(judgement, cells)):
             names_, columns = chosen
-            cases = [dict(each.measured.cases[case]) for case in columns]
-            if each.what == "node":
+            cases = [dict(judgement.measured.cases[case]) for case in columns]
+            if judgement.what == "node":
                 of_nodes = Stage(names_, rounds, cases)
             else:
-                links = [node.ends for node in each.measured.nodes.values() if node.ends and node.name in names_]
+                links = [node.ends for node in judgement.measured.nodes.values() if node.ends and node.name in names_]
                 of_links = LinkStage(links, rounds, cases)
-    return Again(of_nodes, of_links) if of_nodes or of_links else None
+    return Repetition(of_nodes, of_links) if of_nodes or of_links else None
 
 
 def _judgements(measured: Measured, alpha: float, delta: float) -> list[Judgement]:
@@ -87,24 +101,28 @@ def _judgements(measured: Measured, alpha: float, delta: float) -> list[Judgemen
     return [Judgement(each, alpha, delta) for each in (measured, measured.links) if each is not None]
 
 
-def _chosen(found: Judgement, judged: Sequence[Cell]) -> tuple[list[str], list[str]] | None:
+def _chosen(judgement: Judgement, judged: Sequence[Cell]) -> tuple[list[str], list[str]] | None:
     """Return which nodes or links are to be measured again, the suspects first, and in which cases; None if none is."""
-    cells = found.suspects
-    if found.measured.repeats:
+    cells = judgement.suspects
+    if judgement.measured.repeats:
         open_ = {(cell.node, cell.device, cell.case, cell.part) for cell in judged if cell.verdict == "undecided"}
-        cells = [cell for cell in cells if (*found.units[cell[0]], *found.columns[cell[1]]) in open_]
-    columns = dict.fromkeys(found.columns[column].case for _, column in cells)
-    suspects = dict.fromkeys(found.units[unit].node for unit, _ in cells)
-    beside = found.controls if len(found.controls) + len(found.suspected) < len(found.names) else found.names
-    well = [name for name in dict.fromkeys([*suspects, *beside]) if not found.measured.nodes[name].trouble]
+        cells = [cell for cell in cells if (*judgement.units[cell[0]], *judgement.columns[cell[1]]) in open_]
+    columns = dict.fromkeys(judgement.columns[column].case for _, column in cells)
+    suspects = dict.fromkeys(judgement.units[unit].node for unit, _ in cells)
+    beside = (
+        judgement.controls
+        if len(judgement.controls) + len(judgement.suspected) < len(judgement.names)
+        else judgement.names
+    )
+    well = [name for name in dict.fromkeys([*suspects, *beside]) if not judgement.measured.nodes[name].trouble]
     if not set(well) & suspects.keys() or len(well) < outliers.LEAST_NODES:
         return None
     return well, list(columns)
 
 
-def _results(found: Judgement, slow: Mapping[str, list[str]] | None = None) -> list[NodeResult]:
+def _results(judgement: Judgement, slow: Mapping[str, list[str]] | None = None) -> list[NodeResult]:
     """Return what is known of nodes or links beside their speed, and in which cases all links of a node are `slow`."""
-    differences = unlike(found.measured) if found.what == "node" else {}
+    differences = unlike(judgement.measured) if judgement.what == "node" else {}
     return [
         NodeResult(
             node=node.name,
@@ -115,7 +133,7 @@ def _results(found: Judgement, slow: Mapping[str, list[str]] | None = None) -> l
             unlike=differences.get(node.name, []),
             slow_links=(slow or {}).get(node.name, []),
         )
-        for node in found.measured.nodes.values()
+        for node in judgement.measured.nodes.values()
     ]
 
 
@@ -139,40 +157,44 @@ def _short(called: Names | None, cases: Sequence[Factors]) -> list[str]:
     return [each or called.whole[at] for at, each in enumerate(called.each)]
 
 
-def _cells(found: Sequence[Judgement], called: Mapping[str, str], alpha: float) -> list[Cell]:
+def _cells(judgements: Sequence[Judgement], called: Mapping[str, str], alpha: float) -> list[Cell]:
     """Return all cells: the named ones first, then the suspects, then the others, each from the slowest on.
 
     The suspicions of nodes and of links are corrected together.
     """
-    p_values = [min(1.0, each.looks * one.p_value(each.margin)) for each in found for one in each.suspicions]
+    p_values = [
+        min(1.0, judgement.looks * one.p_value(judgement.margin))
+        for judgement in judgements
+        for one in judgement.suspicions
+    ]
     adjusted = iter(holm(p_values))
-    cells = [cell for each in found for cell in _cells_of(each, called, adjusted, len(p_values), alpha)]
+    cells = [cell for judgement in judgements for cell in _cells_of(judgement, called, adjusted, len(p_values), alpha)]
     rank = {"slower": 0, "faster": 1, "undecided": 2, "not judged": 2, "alike": 3, "not suspected": 4}
     return sorted(cells, key=lambda cell: (rank[cell.verdict], -cell.shift))
 
 
 def _cells_of(
-    found: Judgement, called: Mapping[str, str], adjusted: Iterator[float], tests: int, alpha: float
+    judgement: Judgement, called: Mapping[str, str], adjusted: Iterator[float], tests: int, alpha: float
 ) -> Iterator[Cell]:
     """Yield the cells of nodes or of links; the adjusted p-values are taken for each suspicion in turn."""
-    suspicions = {(each.unit, each.column): (each, next(adjusted)) for each in found.suspicions}
-    shifts = outliers.shifts(found.levels)
+    suspicions = {(each.unit, each.column): (each, next(adjusted)) for each in judgement.suspicions}
+    shifts = outliers.shifts(judgement.levels)
     for unit, column in zip(*np.nonzero(~np.isnan(shifts)), strict=True):
         at = (int(unit), int(column))
-        of_unit, of_column = found.units[at[0]], found.columns[at[1]]
+        of_unit, of_column = judgement.units[at[0]], judgement.columns[at[1]]
         common = {
             "node": of_unit.node,
-            "ends": list(found.measured.nodes[of_unit.node].ends),
+            "ends": list(judgement.measured.nodes[of_unit.node].ends),
             "device": of_unit.device,
             "case": called[of_column.case],
             "part": of_column.part,
-            "step_s": found.step_s(of_unit, of_column),
+            "step_s": judgement.step_s(of_unit, of_column),
         }
         if at in suspicions:
             suspicion, p_adjusted = suspicions[at]
-            yield _suspected(common, found, suspicion, float(shifts[at]), p_adjusted, tests, alpha)
+            yield _suspected(common, judgement, suspicion, float(shifts[at]), p_adjusted, tests, alpha)
         else:
-            yield _unsuspected(common, float(shifts[at]), len(found.screening))
+            yield _unsuspected(common, float(shifts[at]), len(judgement.screening))
 
 
 def _unsuspected(common: Mapping[str, object], shift: float, rounds: int) -> Cell:
@@ -190,15 +212,15 @@ def _unsuspected(common: Mapping[str, object], shift: float, rounds: int) -> Cel
 
 def _suspected(
     common: Mapping[str, object],
-    found: Judgement,
+    judgement: Judgement,
     suspicion: Suspicion,
     screened: float,
     p_adjusted: float,
     tests: int,
     alpha: float,
 ) -> Cell:
-    shift, margin = suspicion.shift, found.margin
-    needed = outliers.fewest_rounds(tests, found.alpha)
+    shift, margin = suspicion.shift, judgement.margin
+    needed = outliers.fewest_rounds(tests, judgement.alpha)
     ends = shift.interval(LEVEL) if shift else None
     verdict: Verdict = "not judged"
     rounds = shift.sizes[0] if shift else 0
@@ -212,7 +234,7 @@ def _suspected(
     else:
         verdict = "undecided"
     estimate = shift.estimate if shift else screened
-    unit, column = found.units[suspicion.unit], found.columns[suspicion.column]
+    unit, column = judgement.units[suspicion.unit], judgement.columns[suspicion.column]
     return Cell(
         **common,  # type: ignore[arg-type]
         verdict=verdict,
@@ -223,5 +245,39 @@ def _suspected(
         p_adjusted=p_adjusted if shift else None,
         rounds=rounds,
         reason=reason,
-        evidence=evidence(found.measured, unit.node, column.case),
+        evidence=_evidence(judgement.measured, unit.node, column.case),
     )
+
+
+def _evidence(measured: Measured, node: str, case: str) -> list[str]:
+    """Return in words which conditions of a node differ in a case from the median of the other nodes."""
+    own = _medians(measured, node, case)
+    others: dict[str, list[float]] = {}
+    for name in measured.nodes:
+        if name != node:
+            for quantity, value in _medians(measured, name, case).items():
+                others.setdefault(quantity, []).append(value)
+    texts = []
+    for quantity, value in own.items():
+        usual = median(others[quantity]) if quantity in others else 0.0
+        if _is_notable(quantity, value, usual):
+            texts.append(f"{rounded(value, 3)} {quantity}, others {rounded(usual, 3)}")
+    return texts
+
+
+def _is_notable(quantity: str, value: float, usual: float) -> bool:
+    if quantity in _NOTABLE:
+        return value - usual > _NOTABLE[quantity]
+    if quantity.startswith("devices slowed down"):
+        return value > usual
+    if "°C" in quantity or "temperature" in quantity:
+        return abs(value - usual) > WARMER_C
+    limit = SLOWER_CLOCK if "MHz" in quantity or "clock" in quantity else POWER_SHARE
+    return abs(value - usual) > limit * abs(usual)
+
+
+def _medians(measured: Measured, node: str, case: str) -> dict[str, float]:
+    """Return the median over the trials of a case of each condition; a slowdown that one trial lacks is 0 in it."""
+    trials = measured.nodes[node].conditions.get(case, {}).values()
+    names = {name for trial in trials for name in trial}
+    return {name: median(trial.get(name, 0.0) for trial in trials) for name in sorted(names)}

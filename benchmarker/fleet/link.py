@@ -1,7 +1,8 @@
 """The process of a link: `python -m benchmarker.fleet.link FOLDER STAGE NODE NODE`, on the node of the parent.
 
-It makes a normal run, of which each trial is a gang over the two nodes. The first line of its standard input is the
-plan; then each line is a turn, in which it makes one trial, and answers with a line. When its input ends, so does it.
+It makes a normal run, of which each trial is computed by both nodes together. The first line of its standard input is
+the plan; then each line is a turn, in which it makes one trial, and answers with a line. When its input ends, so does
+it.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ if TYPE_CHECKING:
     from benchmarker.records.record import Record
 
 
-def measure(path: Path, number: int, ends: Sequence[str], told: Iterator[bytes], answers: int) -> None:
+def measure(path: Path, number: int, ends: Sequence[str], turns: Iterator[bytes], answers: int) -> None:
     """Measure a stage between two nodes of the fleet in `path`, a trial for each turn; raises `UserError`."""
-    asked = folder.asked_of(path)
-    plan = msgspec.json.decode(next(told), type=Plan)
+    spec = folder.spec_of(path)
+    plan = msgspec.json.decode(next(turns), type=Plan)
     name = folder.of_link(ends)
     with _Turns(path, name, number, answers) as listener:
-        threading.Thread(target=listener.take, args=(told,), daemon=True).start()
+        threading.Thread(target=listener.take, args=(turns,), daemon=True).start()
         listener.change(planned=len(plan.order))
         with store.new_run(path / name, plan) as run:
-            execute(run, listener, msgspec.structs.replace(asked.allocation, nodes=list(ends)))
+            execute(run, listener, msgspec.structs.replace(spec.allocation, nodes=list(ends)))
 
 
 class _Turns(Listener):
@@ -49,9 +50,9 @@ class _Turns(Listener):
         self._answers = answers
         self._turns = threading.Semaphore(0)
 
-    def take(self, told: Iterator[bytes]) -> None:
+    def take(self, turns: Iterator[bytes]) -> None:
         """Take turns until there are no more, which ends this process."""
-        for _ in told:
+        for _ in turns:
             self._turns.release()
         os.kill(os.getpid(), signal.SIGTERM)
 

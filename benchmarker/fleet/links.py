@@ -18,8 +18,7 @@ from benchmarker import guard
 from benchmarker.agent.remote import ANSWER_S, allow_files
 from benchmarker.api.errors import UserError
 from benchmarker.fleet import folder
-from benchmarker.fleet.pairs import disjoint
-from benchmarker.fleet.words import grouped, name_of_link
+from benchmarker.fleet.results import grouped, name_of_link
 from benchmarker.formatting import count
 from benchmarker.worker.pipes import Child, Lines, listen
 
@@ -28,8 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import BinaryIO
 
-    from benchmarker.fleet.folder import Asked
-    from benchmarker.fleet.pairs import Link
+    from benchmarker.fleet.folder import FleetSpec
     from benchmarker.fleet.parent import Progress
     from benchmarker.records.plan import Plan
 
@@ -43,6 +41,10 @@ GRACE_S = 20.0
 _FILES = 4
 """Files that a process takes here: three pipes, and the one that tells when it has ended."""
 _LONGEST_BYTES = 1 << 16
+Link = tuple[str, str]
+"""Two nodes between which is measured."""
+MOST_GROUPS = 3
+"""Groups in which the links of a ring always fit: each shares a node with at most two others."""
 
 
 class _Turn(Struct):
@@ -70,13 +72,13 @@ class _Process(Child):
         self.answers += 1
 
 
-def run_links(path: Path, asked: Asked, number: int, plan: Plan, trial_s: float, progress: Progress) -> None:
+def run_links(path: Path, spec: FleetSpec, number: int, plan: Plan, trial_s: float, progress: Progress) -> None:
     """Measure a plan on all links of a stage, until all have ended or are given up.
 
-    `trial_s` is the longest time of a trial. A link that has trouble is told, and the others go on. However this
+    `trial_s` is the longest time of a trial. The trouble of a link is reported, and the others go on. However this
     function ends, even by an interrupt, the processes are ended too, and what they started on nodes.
     """
-    links = asked.link_stages[number].links
+    links = spec.link_stages[number].links
     groups = [group[at : at + MOST_AT_ONCE] for group in disjoint(links) for at in range(0, len(group), MOST_AT_ONCE)]
     with (path / folder.LOG).open("ab", buffering=0) as log, _started(path, number, links, log) as processes:
         for process in processes.values():
@@ -86,7 +88,7 @@ def run_links(path: Path, asked: Asked, number: int, plan: Plan, trial_s: float,
             for group in groups:
                 _take_turn([processes[link] for link in group], trial, trial_s + SILENT_S)
         listen(list(processes.values()), time.monotonic() + GRACE_S, lambda: False)
-    for text in grouped(_troubles(path, asked, number)):
+    for text in grouped(_troubles(path, spec, number)):
         progress.say(text)
 
 
@@ -105,15 +107,15 @@ def _take_turn(processes: Sequence[_Process], trial: int, limit_s: float) -> Non
 @contextmanager
 def _started(path: Path, number: int, links: Sequence[Link], log: BinaryIO) -> Iterator[dict[Link, _Process]]:
     """A process for each link; when the context ends, they do."""
-    found: dict[Link, _Process] = {}
+    processes: dict[Link, _Process] = {}
     allow_files(_FILES * len(links))
     try:
         for link in links:
             with guard.uninterrupted():
-                found[link] = _Process(link, _popen([*PROGRAM, str(path.absolute()), str(number), *link]), log)
-        yield found
+                processes[link] = _Process(link, _popen([*PROGRAM, str(path.absolute()), str(number), *link]), log)
+        yield processes
     finally:
-        _end(list(found.values()))
+        _end(list(processes.values()))
 
 
 def _popen(command: Sequence[str]) -> subprocess.Popen[bytes]:
@@ -142,14 +144,47 @@ def _end(processes: Sequence[_Process]) -> None:
                 pipe.close()
 
 
-def _troubles(path: Path, asked: Asked, number: int) -> dict[str, str]:
+def _troubles(path: Path, spec: FleetSpec, number: int) -> dict[str, str]:
     """Return what is wrong with links, by name: why one has not done its part, or that trials failed."""
-    found = {}
-    for link in asked.link_stages[number].links:
+    troubles = {}
+    for link in spec.link_stages[number].links:
         state = folder.state_of(path, folder.of_link(link))
-        why = folder.trouble(asked, number, folder.of_link(link), state)
+        why = folder.trouble(spec, number, folder.of_link(link), state)
         if not why and state and state.failed:
             why = f"{count(state.failed, 'trial')} failed; {path / folder.LOG}"
         if why:
-            found[name_of_link(link)] = why
-    return found
+            troubles[name_of_link(link)] = why
+    return troubles
+
+
+def ring(nodes: Sequence[str]) -> list[Link]:
+    """Return the links between neighbours, and between the last and the first: two of each node; of two nodes one."""
+    following = [*nodes[1:], nodes[0]] if len(nodes) > 2 else nodes[1:]
+    return list(zip(nodes, following, strict=False))
+
+
+def disjoint(links: Sequence[Link]) -> list[list[Link]]:
+    """Return links of a ring in few groups of about the same size, in each of which no two share a node.
+
+    A ring of an even number of nodes has two, of an odd number three, so that the groups are alike.
+    """
+    for number in range(1, MOST_GROUPS):
+        if (groups := _in_groups(links, number)) is not None:
+            return groups
+    groups = _in_groups(links, MOST_GROUPS)
+    assert groups is not None
+    return groups
+
+
+def _in_groups(links: Sequence[Link], number: int) -> list[list[Link]] | None:
+    """Return links in so many groups, each link in the smallest where none shares a node; None if there is none."""
+    groups: list[list[Link]] = [[] for _ in range(number)]
+    taken: list[set[str]] = [set() for _ in range(number)]
+    for link in links:
+        free = [at for at in range(number) if not taken[at] & {*link}]
+        if not free:
+            return None
+        chosen = min(free, key=lambda at: len(groups[at]))
+        groups[chosen].append(link)
+        taken[chosen] |= {*link}
+    return groups

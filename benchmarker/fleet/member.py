@@ -55,18 +55,18 @@ def take_part(path: Path, number: int, parent: int) -> None:
 
     Raises `UserError` if this node cannot take part, which its state tells too if the node is known.
     """
-    asked = folder.asked_of(path)
-    node = launchers.load_launcher(asked.allocation.launcher).node()
-    stage = asked.stages[number]
+    spec = folder.spec_of(path)
+    node = launchers.load_launcher(spec.allocation.launcher).node()
+    stage = spec.stages[number]
     if node is None or node not in stage.nodes:
         raise UserError(f"the launcher started this on {node or gethostname()}, which is not a node of {path}")
     _end_with(parent)
     with Listener(path, node, number) as listener:
-        if changed := differences(asked.installed, installed()):
+        if changed := differences(spec.installed, installed()):
             raise UserError(f"runs different software than the parent: {changed}")
-        plan = plan_of(path, asked, stage)
+        plan = plan_of(path, spec, stage)
         listener.change(planned=len(plan.order))
-        allocation = structs.replace(asked.allocation, nodes=[node])
+        allocation = structs.replace(spec.allocation, nodes=[node])
         with store.new_run(path / node, plan) as run:
             execute(run, listener, allocation)
 

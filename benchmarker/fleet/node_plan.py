@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from benchmarker.api.problem import Problem
-    from benchmarker.fleet.folder import Asked, LinkStage, Stage
+    from benchmarker.fleet.folder import FleetSpec, LinkStage, Stage
     from benchmarker.planning.factors import Description, Settings
     from benchmarker.records.plan import Plan
 
@@ -33,13 +33,13 @@ LINK_NODES = 2
 ALONE = "one device exchanges nothing"
 
 
-def description_of(file: Path, asked: Asked) -> Description:
+def description_of(file: Path, spec: FleetSpec) -> Description:
     """Return the description that all nodes share; raises `UserError` if the plan file is faulty."""
-    found = plan_file.read(file, asked.name)
+    found = plan_file.read(file, spec.name)
     if found.design != "rounds":
-        raise UserError(f"{asked.name} is a duet; a fleet measures cases in rounds")
-    axes = {**found.axes, "framework": asked.frameworks} if asked.frameworks else found.axes
-    return replace(found, base={**found.base, **asked.settings}, axes=axes, order_seed=asked.seed)
+        raise UserError(f"{spec.name} is a duet; a fleet measures cases in rounds")
+    axes = {**found.axes, "framework": spec.frameworks} if spec.frameworks else found.axes
+    return replace(found, base={**found.base, **spec.settings}, axes=axes, order_seed=spec.seed)
 
 
 def measures(description: Description) -> tuple[Literal["nodes", "links"], ...]:
@@ -54,27 +54,27 @@ def measures(description: Description) -> tuple[Literal["nodes", "links"], ...]:
     return ("links",) if all(map(_is_of_link, tables)) else ("nodes", "links")
 
 
-def plan_of(path: Path, asked: Asked, stage: Stage) -> Plan:
+def plan_of(path: Path, spec: FleetSpec, stage: Stage) -> Plan:
     """Return what this node is to measure in a stage; raises `UserError` if nothing is left of it."""
-    found = description_of(path / folder.PLAN_FILE, asked)
-    return _plan(found, asked, stage, *_on_all_devices(found))
+    found = description_of(path / folder.PLAN_FILE, spec)
+    return _plan(found, spec, stage, *_on_all_devices(found))
 
 
-def link_plan_of(path: Path, asked: Asked, stage: LinkStage) -> Plan:
+def link_plan_of(path: Path, spec: FleetSpec, stage: LinkStage) -> Plan:
     """Return what every link is to measure in a stage, on all devices of its nodes, as many as this one has.
 
     A case that states its devices is left as it is. Raises `UserError` if nothing is left of it.
     """
-    found = description_of(path / folder.PLAN_FILE, asked)
+    found = description_of(path / folder.PLAN_FILE, spec)
     tables = [table for table in factors.expand(found) if _is_of_link(table)]
     counts = {_kind(table): _devices(*_kind(table)) for table in tables if "devices" not in table}
     cases = [{"devices": LINK_NODES * counts.get(_kind(table), 1), **table} for table in tables]
-    return _plan(found, asked, stage, cases, [])
+    return _plan(found, spec, stage, cases, [])
 
 
 def _plan(
     description: Description,
-    asked: Asked,
+    spec: FleetSpec,
     stage: Stage | LinkStage,
     cases: Sequence[Settings],
     left_out: Sequence[str],
@@ -96,7 +96,7 @@ def _plan(
             for each in suite.cases
         ]
         suite = structs.replace(suite, cases=of_suite)
-    return make_plan([plan.cases[at] for at in chosen], stage.rounds, seed=asked.seed + 1, suite=suite)
+    return make_plan([plan.cases[at] for at in chosen], stage.rounds, seed=spec.seed + 1, suite=suite)
 
 
 def _on_all_devices(description: Description) -> tuple[list[Settings], list[str]]:

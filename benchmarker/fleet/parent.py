@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from benchmarker import guard
 from benchmarker.api.errors import UserError
 from benchmarker.fleet import folder
-from benchmarker.fleet.words import grouped
+from benchmarker.fleet.results import grouped
 from benchmarker.formatting import count
 from benchmarker.hooks import launchers
 from benchmarker.running.site import read_site
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import BinaryIO
 
-    from benchmarker.fleet.folder import Asked, NodeState
+    from benchmarker.fleet.folder import FleetSpec, NodeState
 
 POLL_S = 0.5
 """Least time between two looks at the states."""
@@ -44,21 +44,21 @@ class Progress(Protocol):
         """How far the fleet is; it replaces the text before."""
 
 
-def run_stage(path: Path, asked: Asked, number: int, trial_s: float, progress: Progress) -> None:
+def run_stage(path: Path, spec: FleetSpec, number: int, trial_s: float, progress: Progress) -> None:
     """Run the last stage that was asked for on its nodes, until all have ended or are given up.
 
-    `trial_s` is the longest time of a trial. A node that has trouble is told, and the others go on. However this
+    `trial_s` is the longest time of a trial. The trouble of a node is reported, and the others go on. However this
     function ends, even by an interrupt, the nodes are ended too. Raises `UserError` if the launcher starts nothing.
     """
-    stage = asked.stages[number]
-    launcher = launchers.load_launcher(asked.allocation.launcher)
+    stage = spec.stages[number]
+    launcher = launchers.load_launcher(spec.allocation.launcher)
     program = [*read_site().prefix, sys.executable, "-m", "benchmarker.fleet", str(path.absolute()), str(number)]
     command = launcher.command(stage.nodes, program)
     with (path / folder.LOG).open("ab") as log, ExitStack() as stack:
         with guard.uninterrupted():
             process = _process(command, log)
             stack.callback(_end, process)
-        _watch(_Watched(path, asked, number, progress), process, trial_s + SILENT_S)
+        _watch(_Watched(path, spec, number, progress), process, trial_s + SILENT_S)
 
 
 def _process(command: Sequence[str], log: BinaryIO) -> subprocess.Popen[bytes]:
@@ -72,43 +72,43 @@ def _process(command: Sequence[str], log: BinaryIO) -> subprocess.Popen[bytes]:
 
 
 class _Watched:
-    """The nodes of a stage: their states as last seen, and which of them were told to have trouble."""
+    """The nodes of a stage: their states as last seen, and of which trouble was reported."""
 
-    def __init__(self, path: Path, asked: Asked, number: int, progress: Progress) -> None:
-        self.path, self.asked, self.number, self.progress = path, asked, number, progress
-        self.nodes = asked.stages[number].nodes
+    def __init__(self, path: Path, spec: FleetSpec, number: int, progress: Progress) -> None:
+        self.path, self.spec, self.number, self.progress = path, spec, number, progress
+        self.nodes = spec.stages[number].nodes
         self.states: Mapping[str, NodeState | None] = {}
-        self.told: set[str] = set()
+        self.reported: set[str] = set()
         self.failed: dict[str, int] = {}
         self.changed_s = time.monotonic()
 
-    def look(self) -> None:
-        """Read all states, show how far they are, and tell what is new."""
-        found = {node: self._state(node) for node in self.nodes}
-        if found != self.states:
-            self.states, self.changed_s = found, time.monotonic()
-        begun = [each for each in found.values() if each]
+    def update(self) -> None:
+        """Read all states, show how far they are, and report what is new."""
+        states = {node: self._state(node) for node in self.nodes}
+        if states != self.states:
+            self.states, self.changed_s = states, time.monotonic()
+        begun = [state for state in states.values() if state]
         self.progress.show(
-            f"{len(begun)} of {count(len(self.nodes), 'node')} begun, {sum(bool(each.ended_at) for each in begun)} "
-            f"ended; {sum(each.done for each in begun)} of {sum(each.planned for each in begun)} trials"
+            f"{len(begun)} of {count(len(self.nodes), 'node')} begun, {sum(bool(state.ended_at) for state in begun)} "
+            f"ended; {sum(state.done for state in begun)} of {sum(state.planned for state in begun)} trials"
         )
-        self.tell({each.node: each.error for each in begun if each.error})
-        for each in begun:
-            if each.failed > self.failed.get(each.node, 0):
-                self.failed[each.node] = each.failed
-                self.progress.say(f"{each.node}: {count(each.failed, 'trial')} failed; {self.path / folder.LOG}")
+        self.report({state.node: state.error for state in begun if state.error})
+        for state in begun:
+            if state.failed > self.failed.get(state.node, 0):
+                self.failed[state.node] = state.failed
+                self.progress.say(f"{state.node}: {count(state.failed, 'trial')} failed; {self.path / folder.LOG}")
 
-    def tell(self, reasons: Mapping[str, str]) -> None:
+    def report(self, reasons: Mapping[str, str]) -> None:
         """Say what is wrong with nodes, each once; those with the same trouble share a line."""
-        new = {node: reason for node, reason in reasons.items() if node not in self.told}
-        self.told |= new.keys()
+        new = {node: reason for node, reason in reasons.items() if node not in self.reported}
+        self.reported |= new.keys()
         for text in grouped(new):
             self.progress.say(text)
 
     @property
     def waits(self) -> bool:
         """Whether a node has not ended."""
-        return any(each is None or each.ended_at is None for each in self.states.values())
+        return any(state is None or state.ended_at is None for state in self.states.values())
 
     def _state(self, node: str) -> NodeState | None:
         state = folder.state_of(self.path, node)
@@ -120,7 +120,7 @@ def _watch(watched: _Watched, process: subprocess.Popen[bytes], silent_s: float)
     while True:
         ended = process.poll() is not None
         begun_s = time.monotonic()
-        watched.look()
+        watched.update()
         now_s = time.monotonic()
         if ended or not watched.waits or now_s - watched.changed_s > silent_s:
             break
@@ -129,11 +129,11 @@ def _watch(watched: _Watched, process: subprocess.Popen[bytes], silent_s: float)
         log = watched.path / folder.LOG
         *_, last = ["", *log.read_text(errors="replace").strip().splitlines()]
         raise UserError(f"the launcher started nothing on {count(len(watched.nodes), 'node')}: {last}; {log}")
-    watched.tell(
+    watched.report(
         {
             node: why
             for node, state in watched.states.items()
-            if (why := folder.trouble(watched.asked, watched.number, node, state))
+            if (why := folder.trouble(watched.spec, watched.number, node, state))
         }
     )
 

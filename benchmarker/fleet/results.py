@@ -9,7 +9,7 @@ from msgspec import Struct
 from benchmarker.formatting import count
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 Verdict = Literal["slower", "faster", "alike", "undecided", "not judged", "not suspected"]
 
@@ -18,6 +18,8 @@ METHOD = (
     "them against controls near the median, or all others if they are few, decide: sign test of a shift beyond δ, "
     "corrected for all suspicions (Holm)"
 )
+MOST = 4
+"""Most nodes, differences or cases that a sentence lists."""
 
 
 class Cell(Struct, frozen=True, kw_only=True):
@@ -124,7 +126,7 @@ class FleetResult(Struct, frozen=True, kw_only=True):
     @property
     def failed(self) -> list[NodeResult]:
         """The nodes and links that have not done their part, or of which trials failed."""
-        return [each for each in (*self.nodes, *self.links) if each.reasons]
+        return [node for node in (*self.nodes, *self.links) if node.reasons]
 
     @property
     def is_ok(self) -> bool:
@@ -136,3 +138,28 @@ def _against(what: str, cells: Sequence[Cell], controls: Sequence[str]) -> str:
     suspected = {cell.node for cell in cells if cell.is_suspected}
     every = {cell.node for cell in cells} == suspected | set(controls)
     return f"all other {what}s" if every else f"{count(len(controls), f'control {what}')} near the median"
+
+
+def grouped(reasons: Mapping[str, str]) -> list[str]:
+    """Return a line for each trouble, with the nodes that have it: `node1, node2: did not start`."""
+    by_reason: dict[str, list[str]] = {}
+    for node, reason in reasons.items():
+        by_reason.setdefault(reason, []).append(node)
+    return [f"{named(nodes)}: {reason}" for reason, nodes in by_reason.items()]
+
+
+def named(nodes: Sequence[str]) -> str:
+    """Return the names of nodes, of many only the first ones and their number."""
+    more = f" and {len(nodes) - MOST} more" if len(nodes) > MOST else ""
+    return f"{', '.join(nodes[:MOST])}{more}"
+
+
+def listed(texts: Sequence[str]) -> str:
+    """Return differences in one text, of many only the first ones and their number."""
+    more = f"; and {len(texts) - MOST} more" if len(texts) > MOST else ""
+    return f"{'; '.join(texts[:MOST])}{more}"
+
+
+def name_of_link(ends: Sequence[str]) -> str:
+    """Return the name of a link between two nodes."""
+    return "–".join(ends)

@@ -11,14 +11,13 @@ from benchmarker.api.case import Measuring
 from benchmarker.api.errors import UserError
 from benchmarker.files import regular
 from benchmarker.fleet import folder
-from benchmarker.fleet.folder import Asked, LinkStage, Stage
+from benchmarker.fleet.folder import FleetSpec, LinkStage, Stage
 from benchmarker.fleet.judge import repeat
-from benchmarker.fleet.links import run_links
+from benchmarker.fleet.links import ring, run_links
 from benchmarker.fleet.node_plan import description_of, link_plan_of, measures
-from benchmarker.fleet.pairs import ring
 from benchmarker.fleet.parent import run_stage
+from benchmarker.fleet.results import named
 from benchmarker.fleet.values import read_fleet
-from benchmarker.fleet.words import named
 from benchmarker.formatting import count
 from benchmarker.hooks.launchers import allocation
 from benchmarker.machine.description import installed, utc_now
@@ -71,10 +70,10 @@ def begin(
     rounds: int,
     frameworks: Sequence[str] = (),
     settings: Mapping[str, str | int] | None = None,
-) -> tuple[Path, Asked]:
+) -> tuple[Path, FleetSpec]:
     """Create the folder of a fleet that is to run a plan file; raises `UserError` if it could not run anywhere."""
     within = allocated()
-    asked = Asked(
+    spec = FleetSpec(
         name=name,
         frameworks=list(frameworks),
         settings=dict(settings or {}),
@@ -88,23 +87,23 @@ def begin(
         content = regular.content(plan_file)
     except OSError as error:
         raise UserError(f"{plan_file}: {error.strerror}") from error
-    description = description_of(plan_file, asked)
+    description = description_of(plan_file, spec)
     build.suite_of(description)
-    asked = msgspec.structs.replace(asked, measures=measures(description))
-    return folder.new_fleet(results, content, asked), asked
+    spec = msgspec.structs.replace(spec, measures=measures(description))
+    return folder.new_fleet(results, content, spec), spec
 
 
-def run(path: Path, asked: Asked, alpha: float, delta: float, repeats: bool, progress: Progress) -> None:
+def run(path: Path, spec: FleetSpec, alpha: float, delta: float, repeats: bool, progress: Progress) -> None:
     """Run the stages of a fleet; with `repeats`, suspects are measured again, beside controls.
 
     An interrupt ends all nodes; what they have measured stays. Raises `UserError` if the launcher cannot start them.
     """
-    suite = build.suite_of(description_of(path / folder.PLAN_FILE, asked))
+    suite = build.suite_of(description_of(path / folder.PLAN_FILE, spec))
     trial_s = max(float(case.settings.get("timeout_s") or Measuring().timeout_s) for case in suite.cases)
-    if "nodes" in asked.measures:
-        run_stage(path, asked, 0, trial_s, progress)
-    if "links" in asked.measures:
-        asked = _run_first_links(path, asked, trial_s, progress)
+    if "nodes" in spec.measures:
+        run_stage(path, spec, 0, trial_s, progress)
+    if "links" in spec.measures:
+        spec = _run_first_links(path, spec, trial_s, progress)
     while repeats and (again := repeat(read_fleet(path), alpha, delta)):
         for stage, what in ((again.of_nodes, "node"), (again.of_links, "link")):
             if stage:
@@ -113,37 +112,37 @@ def run(path: Path, asked: Asked, alpha: float, delta: float, repeats: bool, pro
                     f"{count(stage.size, what)}: suspects, and others near the median"
                 )
         if again.of_nodes:
-            asked = _asked(path, asked, stages=[*asked.stages, again.of_nodes])
-            run_stage(path, asked, len(asked.stages) - 1, trial_s, progress)
+            spec = _changed(path, spec, stages=[*spec.stages, again.of_nodes])
+            run_stage(path, spec, len(spec.stages) - 1, trial_s, progress)
         if again.of_links:
-            asked = _asked(path, asked, link_stages=[*asked.link_stages, again.of_links])
-            plan = link_plan_of(path, asked, again.of_links)
-            run_links(path, asked, len(asked.link_stages) - 1, plan, trial_s, progress)
-    _asked(path, asked, ended_at=utc_now())
+            spec = _changed(path, spec, link_stages=[*spec.link_stages, again.of_links])
+            plan = link_plan_of(path, spec, again.of_links)
+            run_links(path, spec, len(spec.link_stages) - 1, plan, trial_s, progress)
+    _changed(path, spec, ended_at=utc_now())
 
 
-def _run_first_links(path: Path, asked: Asked, trial_s: float, progress: Progress) -> Asked:
+def _run_first_links(path: Path, spec: FleetSpec, trial_s: float, progress: Progress) -> FleetSpec:
     """Measure all links between neighbours that have had no trouble; returns what the fleet is asked for then."""
-    (first, *_) = asked.stages
-    only = "nodes" not in asked.measures
-    nodes = [node for node in first.nodes if only or not folder.trouble(asked, 0, node, folder.state_of(path, node))]
+    (first, *_) = spec.stages
+    only = "nodes" not in spec.measures
+    nodes = [node for node in first.nodes if only or not folder.trouble(spec, 0, node, folder.state_of(path, node))]
     stage = LinkStage(ring(nodes), first.rounds)
     try:
         if not stage.links:
             raise UserError(f"of {count(len(nodes), 'node')}, there is no neighbour")
-        plan = link_plan_of(path, asked, stage)
+        plan = link_plan_of(path, spec, stage)
     except UserError as error:
         if only:
             raise
         progress.say(f"links are not measured: {error}")
-        return _asked(path, asked, no_links=str(error))
-    asked = _asked(path, asked, link_stages=[stage])
-    run_links(path, asked, 0, plan, trial_s, progress)
-    return asked
+        return _changed(path, spec, no_links=str(error))
+    spec = _changed(path, spec, link_stages=[stage])
+    run_links(path, spec, 0, plan, trial_s, progress)
+    return spec
 
 
-def _asked(path: Path, asked: Asked, **fields: object) -> Asked:
+def _changed(path: Path, spec: FleetSpec, **fields: object) -> FleetSpec:
     """Write what a fleet is asked for with some fields changed, and return it."""
-    changed: Asked = msgspec.structs.replace(asked, **fields)
-    folder.save_asked(path, changed)
+    changed: FleetSpec = msgspec.structs.replace(spec, **fields)
+    folder.save_spec(path, changed)
     return changed

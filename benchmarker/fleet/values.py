@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarker.api.errors import UserError
 from benchmarker.fleet import folder
-from benchmarker.fleet.words import name_of_link
+from benchmarker.fleet.results import name_of_link
 from benchmarker.hooks.cases import environment_of
 from benchmarker.records import store
 from benchmarker.records.factors import Factors, factors_of
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from benchmarker.files.atomic import Fault
-    from benchmarker.fleet.folder import Asked
+    from benchmarker.fleet.folder import FleetSpec
     from benchmarker.records.record import Record
 
 Part = str
@@ -77,7 +77,7 @@ class Measured:
     """The nodes of a fleet, in order, and what makes one doubt all of it; or its links, as `links` are.
 
     `repeats` is how often suspects were measured again; then the rounds of these runs decide. `no_links` is why no link
-    was measured, if any should have been; `gangs` are trials over several nodes that are not counted.
+    was measured, if any should have been; `multi_node_trials` are trials over several nodes that are not counted.
     """
 
     nodes: dict[str, Node]
@@ -86,7 +86,7 @@ class Measured:
     complete: bool = True
     links: Measured | None = None
     no_links: str = ""
-    gangs: int = 0
+    multi_node_trials: int = 0
 
     @property
     def cases(self) -> dict[str, Factors]:
@@ -97,32 +97,32 @@ class Measured:
 
 def read_fleet(path: Path) -> Measured:
     """Read the fleet in a folder, also while it runs; raises `UserError` if it cannot be read."""
-    asked = folder.asked_of(path)
-    nodes = {name: Node(name) for name in asked.stages[0].nodes}
+    spec = folder.spec_of(path)
+    nodes = {name: Node(name) for name in spec.stages[0].nodes}
     faults: list[Fault] = []
-    for node in nodes.values() if "nodes" in asked.measures else ():
-        wanted = max(number for number, stage in enumerate(asked.stages) if node.name in stage.nodes)
-        faults += _read_node(path, node.name, node, asked, wanted)
-    complete = asked.ended_at is not None
-    links = _read_links(path, asked) if asked.link_stages else None
+    for node in nodes.values() if "nodes" in spec.measures else ():
+        wanted = max(number for number, stage in enumerate(spec.stages) if node.name in stage.nodes)
+        faults += _read_node(path, node.name, node, spec, wanted)
+    complete = spec.ended_at is not None
+    links = _read_links(path, spec) if spec.link_stages else None
     faults += links.faults if links else []
-    return Measured(nodes, len(asked.stages) - 1, faults, complete, links, asked.no_links)
+    return Measured(nodes, len(spec.stages) - 1, faults, complete, links, spec.no_links)
 
 
-def _read_links(path: Path, asked: Asked) -> Measured:
-    links = [Node(name_of_link(ends), ends=ends) for ends in asked.link_stages[0].links]
+def _read_links(path: Path, spec: FleetSpec) -> Measured:
+    links = [Node(name_of_link(ends), ends=ends) for ends in spec.link_stages[0].links]
     faults: list[Fault] = []
     for link in links:
-        wanted = max(number for number, stage in enumerate(asked.link_stages) if link.ends in stage.links)
-        faults += _read_node(path, folder.of_link(link.ends), link, asked, wanted)
-    return Measured({link.name: link for link in links}, len(asked.link_stages) - 1, faults)
+        wanted = max(number for number, stage in enumerate(spec.link_stages) if link.ends in stage.links)
+        faults += _read_node(path, folder.of_link(link.ends), link, spec, wanted)
+    return Measured({link.name: link for link in links}, len(spec.link_stages) - 1, faults)
 
 
-def _read_node(path: Path, name: str, node: Node, asked: Asked, wanted: int) -> list[Fault]:
+def _read_node(path: Path, name: str, node: Node, spec: FleetSpec, wanted: int) -> list[Fault]:
     """Read the runs in the folder of a node or link, which should have done the stage `wanted`; returns the faults."""
-    node.trouble = folder.trouble(asked, wanted, name, folder.state_of(path, name))
+    node.trouble = folder.trouble(spec, wanted, name, folder.state_of(path, name))
     faults: list[Fault] = []
-    runs = sorted(each for each in (path / name).glob("*/") if (each / store.PLAN).exists())
+    runs = sorted(run for run in (path / name).glob("*/") if (run / store.PLAN).exists())
     for number, run in enumerate(runs):
         faults += _add_run(node, number, run)
     return faults
@@ -147,7 +147,7 @@ def read_hosts(results: Sequence[Path]) -> Measured:
         of_host = runs.setdefault(host, {})
         number = of_host.setdefault(record.run_id, len(of_host))
         add(nodes.setdefault(host, Node(host)), number, record)
-    return Measured(dict(sorted(nodes.items())), 0, faults, gangs=len(records) - len(of_one))
+    return Measured(dict(sorted(nodes.items())), 0, faults, multi_node_trials=len(records) - len(of_one))
 
 
 def read(results: Sequence[Path]) -> Measured:
@@ -188,28 +188,32 @@ def _levels(record: Record) -> dict[tuple[int | None, Part], float]:
         return {(None, ""): float(np.median(step_times(record)))}
     assert record.blocks is not None
     steps = record.blocks.steps_per_block * 1e9
-    found: dict[tuple[int | None, Part], float] = {
+    levels: dict[tuple[int | None, Part], float] = {
         (rank.rank, "together"): float(np.median(rank.duration_ns)) / steps for rank in record.ranks
     }
     if times := local_times(record):
-        found |= {(device, "alone"): alone_s for device, alone_s in enumerate(times.alone_s)}
-    return found
+        levels |= {(device, "alone"): alone_s for device, alone_s in enumerate(times.alone_s)}
+    return levels
 
 
 def properties(record: Record) -> dict[str, str]:
     """Return what the machine is and how it is set, without its name and without what changes from trial to trial."""
     machine = record.machine
-    found: dict[str, object] = {**environment_of(record), "os": machine.os, "kernel": machine.kernel}
-    del found["host"]
-    found |= {"governor": machine.cpu.governor, "SMT": machine.cpu.smt, "maximum MHz": machine.cpu.frequency_max_MHz}
-    found |= {"CPU quota": machine.cpu_quota_cores, "virtualization": machine.virtualization}
-    found |= {"container": machine.container, "GPUs": len(machine.gpus)}
-    found["memory GiB"] = round(machine.memory_bytes / 2**30)
+    known: dict[str, object] = {**environment_of(record), "os": machine.os, "kernel": machine.kernel}
+    del known["host"]
+    known |= {
+        "governor": machine.cpu.governor,
+        "SMT": machine.cpu.smt,
+        "maximum MHz": machine.cpu.frequency_max_MHz,
+    }
+    known |= {"CPU quota": machine.cpu_quota_cores, "virtualization": machine.virtualization}
+    known |= {"container": machine.container, "GPUs": len(machine.gpus)}
+    known["memory GiB"] = round(machine.memory_bytes / 2**30)
     for name in ("name", "driver", "power_limit_W", "ecc", "mig"):
         values = sorted({str(getattr(gpu, name)) for gpu in machine.gpus})
         if values:
-            found[f"GPU {name.replace('_', ' ')}"] = ", ".join(values)
-    return {name: str(value) for name, value in found.items() if value is not None} | dict(record.software.variables)
+            known[f"GPU {name.replace('_', ' ')}"] = ", ".join(values)
+    return {name: str(value) for name, value in known.items() if value is not None} | dict(record.software.variables)
 
 
 def conditions(record: Record) -> dict[str, float]:
@@ -217,9 +221,9 @@ def conditions(record: Record) -> dict[str, float]:
 
     Of several devices it is the median, of slowdowns the sum.
     """
-    found: dict[str, float | None] = {}
+    quantities: dict[str, float | None] = {}
     if seen := record.interference:
-        found |= {
+        quantities |= {
             "cores busy with other work": seen.other_busy_cores,
             "% stolen by the hypervisor": seen.steal_percent,
             "% of the time waiting for a core": seen.pressure_percent,
@@ -235,5 +239,5 @@ def conditions(record: Record) -> dict[str, float]:
             for word in device.slowdowns:
                 by_quantity.setdefault(f"devices slowed down: {word}", []).append(1.0)
     for name, values in by_quantity.items():
-        found[name] = sum(values) if name.startswith("devices") else median(values)
-    return {name: value for name, value in found.items() if value is not None and math.isfinite(value)}
+        quantities[name] = sum(values) if name.startswith("devices") else median(values)
+    return {name: value for name, value in quantities.items() if value is not None and math.isfinite(value)}

@@ -173,14 +173,14 @@ def _decide(tables: Sequence[Settings]) -> tuple[list[_Wanted], list[Case | None
     """What each table requests, its case (None if it is left out), and the reasons why some are left out."""
     problem = cache(_problem)
     wanted = _all_wanted(tables)
-    able = _ask(wanted)
+    supported = _ask(wanted)
     cases: list[Case | None] = []
     chosen: dict[tuple[str, str], Case] = {}
     refused: dict[str, list[Settings]] = defaultdict(list)
     for each in wanted:
         asked = each.asked
         try:
-            ability = able[each.asks]
+            ability = supported[each.asks]
             if isinstance(ability, UserError):
                 raise ability
             made = problem(asked.problem)
@@ -275,7 +275,7 @@ def _ask(wanted: Sequence[_Wanted]) -> dict[_Asks, Ability | UserError]:
     frameworks: dict[tuple[str, int | None, int | None], dict[str, None]] = defaultdict(dict)
     for problem, name, gpu, devices in (each.asks for each in wanted):
         frameworks[problem, gpu, devices][name] = None
-    able: dict[_Asks, Ability | UserError] = {}
+    supported: dict[_Asks, Ability | UserError] = {}
     for (problem, gpu, devices), names in frameworks.items():
         known = registry.implementing(problem)
         shown = gpus.environment(gpu, os.environ, devices)
@@ -284,5 +284,5 @@ def _ask(wanted: Sequence[_Wanted]) -> dict[_Asks, Ability | UserError]:
             no = UserError(
                 f"{name} has no implementation of {problem}; frameworks that have one: {', '.join(known) or 'none'}"
             )
-            able[problem, name, gpu, devices] = found.get(name, no)
-    return able
+            supported[problem, name, gpu, devices] = found.get(name, no)
+    return supported

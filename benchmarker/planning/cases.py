@@ -99,7 +99,7 @@ def choose_device(framework: str, info: FrameworkInfo, asked: str) -> Device:
     raise UserError(f"{framework} {info.version} reports no device {asked!r} here; it reports: {platforms}")
 
 
-def able(support: Support, device: Device, mode: Mode) -> tuple[str, ...]:
+def supported_precisions(support: Support, device: Device, mode: Mode) -> tuple[str, ...]:
     """The precisions of a mode that both the implementation and the device support."""
     done = set(support.precisions.get(mode, ())) & set(device.precisions)
     return tuple(name for name in PRECISIONS if name in done)
@@ -112,10 +112,10 @@ def _refuse_unsupported(
     if asked.mode not in support.precisions:
         raise UserError(f"{who} does not support {asked.mode}; its modes are: {', '.join(support.precisions)}")
     if asked.precision not in support.precisions[asked.mode]:
-        does = ", ".join(able(support, device, asked.mode))
+        does = ", ".join(supported_precisions(support, device, asked.mode))
         raise UserError(f"{who} does not support {asked.mode} in {asked.precision}; it supports: {does}")
     if asked.precision not in device.precisions:
-        does = ", ".join(able(support, device, asked.mode))
+        does = ", ".join(supported_precisions(support, device, asked.mode))
         raise UserError(
             f"{device.platform} ({device.name}) does not support {asked.precision} in {framework}; it supports: {does}"
         )

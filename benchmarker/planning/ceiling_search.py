@@ -8,32 +8,26 @@ one process for each framework, and takes the best.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product, zip_longest
 from pathlib import Path
 from statistics import fmean, median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import psutil
 
-from benchmarker.api.case import Measuring
+from benchmarker.api.case import Case, Measuring
 from benchmarker.api.precision import PRECISIONS
 from benchmarker.hooks import registry
 from benchmarker.hooks.cases import Cases
 from benchmarker.planning import build, estimate
-from benchmarker.records.ceilings import MATVEC_ROWS, SMALL, Ceiling, key_of
-from benchmarker.records.plan import make_plan
+from benchmarker.planning.factors import Settings
+from benchmarker.records.ceilings import MATVEC_ROWS, SMALL, Ceiling, Method, Resource, key_of
+from benchmarker.records.plan import Plan, make_plan
+from benchmarker.records.record import Record
 from benchmarker.worker.bench import BATCHES
 from benchmarker.worker.timing import WINDOW_S
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from benchmarker.api.case import Case
-    from benchmarker.planning.factors import Settings
-    from benchmarker.records.ceilings import Method, Resource
-    from benchmarker.records.plan import Plan
-    from benchmarker.records.record import Record
 
 SEARCH_TRIALS = 2
 SEARCH = Measuring(warmup_steps=2, blocks=20, seconds=1.0, timeout_s=120.0, power="none")

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from benchmarker.api.case import Measuring
+from benchmarker.api.case import Case, Measuring
+from benchmarker.records.record import Record
 from benchmarker.worker.timing import WINDOW_S
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from benchmarker.api.case import Case
     from benchmarker.records.plan import Plan
-    from benchmarker.records.record import Record
 
 
 ASSUMED_S = 10.0

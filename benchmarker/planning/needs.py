@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 import psutil
 from msgspec import Struct
 
+from benchmarker.api.case import CaseRequest, Mode
 from benchmarker.api.errors import UserError
+from benchmarker.api.framework import Device
+from benchmarker.api.problem import Problem
 from benchmarker.hooks import parameters
 from benchmarker.planning.cases import Ability, choose_device, make_case
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from benchmarker.api.case import CaseRequest, Mode
-    from benchmarker.api.framework import Device
-    from benchmarker.api.problem import Problem
 
 LEFT_OUT = {
     "inference": "activations, workspace, and further batches of inputs",
@@ -87,23 +84,23 @@ class DescribedCase(Struct, frozen=True):
     frameworks: dict[str, str | None]
 
 
-def describe_case(problem: Problem, asked: CaseRequest, able: Mapping[str, Ability | UserError]) -> DescribedCase:
+def describe_case(problem: Problem, asked: CaseRequest, supported: Mapping[str, Ability | UserError]) -> DescribedCase:
     """Describe a case that was asked for, on the device that its frameworks would choose.
 
     Raises `UserError` if no framework that can be used here supports it.
     """
-    chosen, reasons = _devices(asked, able)
+    chosen, reasons = _devices(asked, supported)
     platform = next((device.platform for device in chosen.values() if device.platform != "cpu"), "cpu")
     asked = msgspec.structs.replace(asked, device=platform)
     for name in chosen:
-        ability = able[name]
+        ability = supported[name]
         assert isinstance(ability, Ability)
         try:
             make_case(asked, problem, name, ability)
             reasons[name] = None
         except UserError as error:
             reasons[name] = str(error)
-    usable = any(isinstance(ability, Ability) for ability in able.values())
+    usable = any(isinstance(ability, Ability) for ability in supported.values())
     if usable and all(reasons.values()):
         raise UserError("; ".join(dict.fromkeys(filter(None, reasons.values()))))
     found = needs(problem, parameters.resolve(problem, asked.params, platform), asked.mode, asked.precision)
@@ -113,12 +110,12 @@ def describe_case(problem: Problem, asked: CaseRequest, able: Mapping[str, Abili
 
 
 def _devices(
-    asked: CaseRequest, able: Mapping[str, Ability | UserError]
+    asked: CaseRequest, supported: Mapping[str, Ability | UserError]
 ) -> tuple[dict[str, Device], dict[str, str | None]]:
     """Return the device that each framework would choose, or why it would not."""
     chosen: dict[str, Device] = {}
     reasons: dict[str, str | None] = {}
-    for name, ability in able.items():
+    for name, ability in supported.items():
         try:
             if isinstance(ability, UserError):
                 raise ability

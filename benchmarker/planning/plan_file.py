@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
 
 from msgspec import Meta
 
@@ -13,10 +15,6 @@ from benchmarker.files.toml import take
 from benchmarker.planning.factors import CASE_NAME, Description
 from benchmarker.records.factors import setting
 from benchmarker.records.record import DesignKind
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 _Value = bool | int | float | str
 _Name = Annotated[str, Meta(min_length=1, max_length=200)]

@@ -9,18 +9,13 @@ import csv
 import math
 from dataclasses import dataclass
 from io import TextIOWrapper
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 
 from benchmarker.api.errors import UserError
 from benchmarker.files import regular
-from benchmarker.records.load import MOST_TOKENS
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from benchmarker.records.load import Lengths
+from benchmarker.records.load import MOST_TOKENS, Lengths
 
 COLUMNS = ("arrival_s", "prompt_len", "new_tokens")
 MOST_REQUESTS = 1_000_000
@@ -57,15 +52,15 @@ def draw(
     times = np.repeat(times[times < seconds], burst_size)
     if not len(times):
         raise UserError(f"no request arrives within {seconds:g} s at {rate_per_s:g} requests/s; raise --seconds")
-    lengths = np.random.default_rng([seed, 1])
+    generator = np.random.default_rng([seed, 1])
     drawn = [
         (
-            int(lengths.integers(prompt_len.low, prompt_len.high + 1)),
-            int(lengths.integers(new_tokens.low, new_tokens.high + 1)),
+            int(generator.integers(prompt_len.low, prompt_len.high + 1)),
+            int(generator.integers(new_tokens.low, new_tokens.high + 1)),
         )
         for _ in times
     ]
-    return [Request(float(time), *each) for time, each in zip(times, drawn, strict=True)]
+    return [Request(float(time), *lengths) for time, lengths in zip(times, drawn, strict=True)]
 
 
 def read_trace(path: Path) -> list[Request]:
@@ -78,24 +73,27 @@ def read_trace(path: Path) -> list[Request]:
             rows = csv.DictReader(file)
             if missing := [name for name in COLUMNS if name not in (rows.fieldnames or [])]:
                 raise UserError(f"{path}: no column {', '.join(missing)}; the first line names {','.join(COLUMNS)}")
-            found = [_request(row, f"{path}, line {rows.line_num}") for row in rows]
+            requests = [_request(row, f"{path}, line {rows.line_num}") for row in rows]
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"{path}: not CSV in UTF-8: {error}") from error
-    if not found:
+    if not requests:
         raise UserError(f"{path}: no request; a line has arrival in s, prompt length and new tokens: 0.25,512,128")
-    return sorted(found, key=lambda each: each.arrival_s)
+    return sorted(requests, key=lambda request: request.arrival_s)
 
 
 def _request(row: dict[str, str | None], where: str) -> Request:
     try:
         arrival_s, prompt_len, new_tokens = (row[name] or "" for name in COLUMNS)
-        made = Request(float(arrival_s), int(prompt_len), int(new_tokens))
+        request = Request(float(arrival_s), int(prompt_len), int(new_tokens))
     except ValueError as error:
         raise UserError(
             f"{where}: {error}; a line has arrival in s, prompt length and new tokens: 0.25,512,128"
         ) from None
-    if not (0 <= made.arrival_s < math.inf and all(0 < n <= MOST_TOKENS for n in (made.prompt_len, made.new_tokens))):
+    if not (
+        0 <= request.arrival_s < math.inf
+        and all(0 < n <= MOST_TOKENS for n in (request.prompt_len, request.new_tokens))
+    ):
         raise UserError(f"{where}: an arrival is at 0 s or later, and lengths are 1 to {MOST_TOKENS:,} tokens")
-    return made
+    return request

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -11,8 +12,6 @@ from benchmarker.formatting import part, si
 from benchmarker.serving.latency import Figures, figures_of, ttft_s
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from benchmarker.records.load import Load, RequestOutcome
 
 LATE_S = 0.01
@@ -25,7 +24,7 @@ LEAST_FOR_RISING = 30
 def doubts(load: Load) -> list[str]:
     """Return the doubts about the steps, and then those about all requests."""
     figures = figures_of(load)
-    outcomes = [outcome for each in figures for outcome in each.outcomes]
+    outcomes = [outcome for step in figures for outcome in step.outcomes]
     return [*_of_steps(figures, load.share), *_of_answers(load, outcomes)]
 
 
@@ -33,21 +32,21 @@ def _of_steps(figures: Sequence[Figures], target: float) -> Iterator[str]:
     def at(doubted: Sequence[Figures]) -> str:
         if len(figures) == 1:
             return ""
-        return f" at {', '.join(f'{each.step.rate_per_s:.4g}' for each in doubted)} requests/s"
+        return f" at {', '.join(f'{one.step.rate_per_s:.4g}' for one in doubted)} requests/s"
 
-    for each in figures:
-        if not each.is_whole:
-            known = part(len(each.outcomes), each.step.planned, "request")
-            yield f"interrupted{at([each])}: only {known} finished, so the slowest are missing"
-    late_s = {each: float(np.quantile(each.lateness_s, 0.99)) for each in figures}
-    if late := [each for each in figures if late_s[each] > LATE_S]:
+    for step in figures:
+        if not step.is_whole:
+            known = part(len(step.outcomes), step.step.planned, "request")
+            yield f"interrupted{at([step])}: only {known} finished, so the slowest are missing"
+    late_s = {step: float(np.quantile(step.lateness_s, 0.99)) for step in figures}
+    if late := [step for step in figures if late_s[step] > LATE_S]:
         worst_s = max(late_s.values())
         yield (
             f"the client was late{at(late)}: 1% of the requests were sent {si(worst_s, 's', 2)} after their time or "
             "later, which their latency includes; run the client on an idle machine"
         )
-    holding = [each for each in figures if not each.is_overloaded and (not each.met or each.met.value >= target)]
-    if rising := [each for each in holding if _is_rising(each.outcomes)]:
+    holding = [step for step in figures if not step.is_overloaded and (not step.met or step.met.value >= target)]
+    if rising := [step for step in holding if _is_rising(step.outcomes)]:
         yield f"latency was still rising at the end{at(rising)}: the rate may be unsustainable; raise --seconds"
 
 
@@ -55,28 +54,28 @@ def _is_rising(outcomes: Sequence[RequestOutcome]) -> bool:
     third = len(outcomes) // 3
     if 3 * third < LEAST_FOR_RISING:
         return False
-    first, last = (np.median([ttft_s(each) for each in part]) for part in (outcomes[:third], outcomes[-third:]))
+    first, last = (np.median([ttft_s(outcome) for outcome in part]) for part in (outcomes[:third], outcomes[-third:]))
     return bool(last > RISING * first)
 
 
 def _of_answers(load: Load, outcomes: Sequence[RequestOutcome]) -> Iterator[str]:
-    answers = [each for each in outcomes if not each.failure]
-    counted = [(each, each.answer_tokens) for each in answers if each.answer_tokens is not None]
-    merged = [(each, tokens) for each, tokens in counted if tokens > len(each.chunks_s)]
+    answers = [outcome for outcome in outcomes if not outcome.failure]
+    counted = [(outcome, outcome.answer_tokens) for outcome in answers if outcome.answer_tokens is not None]
+    merged = [(outcome, tokens) for outcome, tokens in counted if tokens > len(outcome.chunks_s)]
     if merged:
-        per_chunk = sum(tokens for _, tokens in merged) / sum(len(each.chunks_s) for each, _ in merged)
+        per_chunk = sum(tokens for _, tokens in merged) / sum(len(outcome.chunks_s) for outcome, _ in merged)
         yield (
             f"{part(len(merged), len(answers), 'answer')} came in fewer chunks than tokens ({per_chunk:.2g} tokens a "
             "chunk): ITL is the gap between chunks, TPOT counts tokens"
         )
-    if fewer := sum(tokens < len(each.chunks_s) for each, tokens in counted):
+    if fewer := sum(tokens < len(outcome.chunks_s) for outcome, tokens in counted):
         yield f"{part(fewer, len(answers), 'answer')} came in more chunks than the server counted tokens"
     if silent := len(answers) - len(counted):
         yield f"{part(silent, len(answers), 'answer')} came without a count of tokens: chunks were counted"
-    if short := sum(tokens < each.new_tokens for each, tokens in counted):
+    if short := sum(tokens < outcome.new_tokens for outcome, tokens in counted):
         yield f"{part(short, len(answers), 'answer', 'was', 'were')} shorter than requested"
-    prompts = [(each.prompt_tokens, each.prompt_len) for each in answers if each.prompt_tokens is not None]
-    if differ := [counted for counted, asked in prompts if counted != asked]:
+    prompts = [(outcome.prompt_tokens, outcome.prompt_len) for outcome in answers if outcome.prompt_tokens is not None]
+    if differ := [counted for counted, requested in prompts if counted != requested]:
         yield (
             f"the server counted {min(differ)} to {max(differ)} tokens in {part(len(differ), len(prompts), 'prompt')}, "
             "not as many as requested"

@@ -7,27 +7,24 @@ import itertools
 import math
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarker.api.case import Case
 from benchmarker.api.errors import UserError
 from benchmarker.files.locks import scratch
+from benchmarker.records.load import RequestOutcome
 from benchmarker.serving.open_loop import RequestError, Usage, drive
-from benchmarker.worker.launch import ending_text, started
+from benchmarker.worker.launch import Environment, Event, Worker, ending_text, started
 from benchmarker.worker.pipes import listen
 from benchmarker.worker.protocol import Command, GenerationRequest, Task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from benchmarker.api.case import Case
-    from benchmarker.records.load import RequestOutcome
     from benchmarker.serving.arrivals import Request
-    from benchmarker.worker.launch import Environment, Event, Worker
 
 END_S = 5.0
 """Time that the worker is given to end."""

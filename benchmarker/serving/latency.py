@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -22,8 +23,6 @@ import numpy as np
 from benchmarker.stats.quantile_interval import Estimate, binomial_interval, quantile, share
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from benchmarker.records.load import Load, RequestOutcome, Slo, Step
 
 PERCENTILES = (50, 90, 95, 99)
@@ -78,17 +77,17 @@ class Figures:
     @cached_property
     def outcomes(self) -> Sequence[RequestOutcome]:
         """The outcomes in order of arrival."""
-        return sorted(self.step.outcomes, key=lambda each: each.arrival_s)
+        return sorted(self.step.outcomes, key=lambda outcome: outcome.arrival_s)
 
     @cached_property
     def answered(self) -> int:
         """The number of whole answers."""
-        return sum(not each.failure for each in self.outcomes)
+        return sum(not outcome.failure for outcome in self.outcomes)
 
     @cached_property
     def failures(self) -> Mapping[str, int]:
         """The number of failures of each kind, most first."""
-        return dict(Counter(each.failure.kind for each in self.outcomes if each.failure).most_common())
+        return dict(Counter(outcome.failure.kind for outcome in self.outcomes if outcome.failure).most_common())
 
     @property
     def is_whole(self) -> bool:
@@ -115,7 +114,7 @@ class Figures:
         """The share of requests that meet the SLO; None without an SLO or a request."""
         if self.slo is None or not self.outcomes:
             return None
-        return share(np.array([meets(each, self.slo) for each in self.outcomes]), self.values("ttft_s"))
+        return share(np.array([meets(outcome, self.slo) for outcome in self.outcomes]), self.values("ttft_s"))
 
     @cached_property
     def goodput_per_s(self) -> float | None:
@@ -130,24 +129,24 @@ class Figures:
         if self.step.seconds == 0:
             return None
         arrived = (
-            tokens(each) * sum(time <= self.step.seconds for time in each.chunks_s) / len(each.chunks_s)
-            for each in self.outcomes
-            if each.chunks_s and not each.failure
+            tokens(outcome) * sum(time <= self.step.seconds for time in outcome.chunks_s) / len(outcome.chunks_s)
+            for outcome in self.outcomes
+            if outcome.chunks_s and not outcome.failure
         )
         return sum(arrived) / self.step.seconds
 
     @cached_property
     def lateness_s(self) -> np.ndarray:
         """The times from planned arrival to sending, in s: the client's own delay."""
-        return np.array([each.sent_s - each.arrival_s for each in self.outcomes])
+        return np.array([outcome.sent_s - outcome.arrival_s for outcome in self.outcomes])
 
     def values(self, latency: str) -> np.ndarray:
         """Return the values of a latency (one of LATENCIES), in order of arrival; ITL has one for each gap."""
         if latency == "itl_s":
-            gaps = [np.diff(each.chunks_s) for each in self.outcomes if not each.failure]
+            gaps = [np.diff(outcome.chunks_s) for outcome in self.outcomes if not outcome.failure]
             return np.concatenate(gaps) if gaps else np.zeros(0)
         of = {"ttft_s": ttft_s, "tpot_s": tpot_s, "e2e_s": e2e_s}[latency]
-        return np.array([value for each in self.outcomes if (value := of(each)) is not None])
+        return np.array([value for outcome in self.outcomes if (value := of(outcome)) is not None])
 
     @cached_property
     def percentiles(self) -> Mapping[str, Mapping[int, Estimate]]:

@@ -13,14 +13,13 @@ delay, and with it a server's (coordinated omission: Tene, How NOT to Measure La
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from benchmarker.records.load import FailureKind, RequestFailure, RequestOutcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from benchmarker.serving.arrivals import Request
 
 DIGITS = 6

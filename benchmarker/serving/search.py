@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from benchmarker.stats.quantile_interval import Estimate
 
 
@@ -43,7 +42,7 @@ def highest(shares: Mapping[float, Estimate], target: float) -> Highest:
     rates = sorted(shares)
     failed = next((rate for rate in rates if shares[rate].value < target), math.inf)
     held = [rate for rate in rates if rate < failed]
-    rate = held[-1] if held else None
-    low = [each for each in held if (shares[each].low or 0.0) >= target]
-    high = [each for each in rates if each >= failed and (shares[each].high or 0.0) < target]
-    return Highest(rate, low[-1] if low else None, high[0] if high else None, failed < math.inf)
+    best = held[-1] if held else None
+    low = [rate for rate in held if (shares[rate].low or 0.0) >= target]
+    high = [rate for rate in rates if rate >= failed and (shares[rate].high or 0.0) < target]
+    return Highest(best, low[-1] if low else None, high[0] if high else None, failed < math.inf)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,8 +17,6 @@ from benchmarker.serving.latency import Figures, is_overload
 from benchmarker.serving.open_loop import Overload
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from benchmarker.serving.arrivals import Request
 
 Send = Callable[[Sequence["Request"], Callable[[RequestOutcome], None]], None]
@@ -80,5 +79,5 @@ def _end_s(outcome: RequestOutcome) -> float:
 
 
 def _done(outcomes: Sequence[RequestOutcome], requests: Sequence[Request]) -> str:
-    failed = sum(each.failure is not None for each in outcomes)
+    failed = sum(outcome.failure is not None for outcome in outcomes)
     return f"{part(len(outcomes), len(requests), 'request')} done" + (f", {failed} failed" if failed else "")

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from benchmarker.formatting import part, si
-from benchmarker.serving.latency import figures_of
+from benchmarker.records.load import Load, Slo
+from benchmarker.serving.latency import Figures, figures_of
 from benchmarker.serving.search import Highest, highest
 from benchmarker.serving.session import named
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from benchmarker.records.load import Load, Slo
-    from benchmarker.serving.latency import Figures
-    from benchmarker.stats.quantile_interval import Estimate
+from benchmarker.stats.quantile_interval import Estimate
 
 NAMES = {"ttft_s": "TTFT", "itl_s": "ITL", "tpot_s": "TPOT", "e2e_s": "end to end"}
 ARRIVALS = {"poisson": "Poisson arrivals", "trace": "arrivals of a trace file"}
@@ -50,7 +45,7 @@ def found_rate(load: Load) -> Highest | None:
     """Return the highest rate that holds the SLO; None if no search was asked for, or no rate has all outcomes."""
     if not load.searched:
         return None
-    whole = {each.step.rate_per_s: each.met for each in figures_of(load) if each.is_whole and each.reached}
+    whole = {step.step.rate_per_s: step.met for step in figures_of(load) if step.is_whole and step.reached}
     shares = {rate: met for rate, met in whole.items() if rate and met}
     return highest(shares, load.share) if shares else None
 
@@ -60,7 +55,7 @@ def answer(found: Highest, load: Load) -> str:
     objective = f"the SLO for {100 * load.share:.3g}% of requests"
     unsure = "not 95% sure; raise --seconds"
     if found.rate is None:
-        lowest = min(each.rate_per_s or 0.0 for each in load.steps)
+        lowest = min(step.rate_per_s or 0.0 for step in load.steps)
         does_not = "does not" + (f" ({unsure})" if found.high is None else "")
         return f"no rate holds {objective}: the lowest tried, {named(lowest)}, {does_not}; lower the first of --rate"
     if not found.is_bounded:
@@ -78,7 +73,7 @@ def overload(load: Load) -> str:
     Empty if it never was, and for a search, which overloads the server on purpose and has an answer of its own.
     """
     figures = figures_of(load)
-    at = next((number for number, each in enumerate(figures) if each.is_overloaded), None)
+    at = next((number for number, step in enumerate(figures) if step.is_overloaded), None)
     if at is None or load.searched:
         return ""
     first = figures[at]
@@ -94,11 +89,13 @@ def overload(load: Load) -> str:
 
 def failed(figures: Sequence[Figures]) -> str:
     """Return how many requests failed, by kind; empty if none did."""
-    failures = [each.failure for of in figures for each in of.outcomes if each.failure]
+    failures = [outcome.failure for step in figures for outcome in step.outcomes if outcome.failure]
     if not failures:
         return ""
     total = sum(len(of.outcomes) for of in figures)
-    kinds = ", ".join(f"{number} {kind}" for kind, number in Counter(each.kind for each in failures).most_common())
+    kinds = ", ".join(
+        f"{number} {kind}" for kind, number in Counter(failure.kind for failure in failures).most_common()
+    )
     return f"{part(len(failures), total, 'request')} failed ({kinds}); they count as slower than all others"
 
 
@@ -107,10 +104,10 @@ def latency(value_s: float) -> str:
     return si(value_s, "s", 3) if math.isfinite(value_s) else "failed"
 
 
-def interval(each: Estimate) -> str:
+def interval(estimate: Estimate) -> str:
     """Return the interval of a latency; an end that too few requests leave open has no value."""
-    if each.low is not None and each.high is not None:
-        return f"{latency(each.low)} to {latency(each.high)}"
-    if each.low is not None:
-        return f"{latency(each.low)} or more" if math.isfinite(each.low) else "failed"
-    return "-" if each.high is None else f"{latency(each.high)} or less"
+    if estimate.low is not None and estimate.high is not None:
+        return f"{latency(estimate.low)} to {latency(estimate.high)}"
+    if estimate.low is not None:
+        return f"{latency(estimate.low)} or more" if math.isfinite(estimate.low) else "failed"
+    return "-" if estimate.high is None else f"{latency(estimate.high)} or less"

@@ -30,7 +30,7 @@ TOY = {
                 cards = os.environ["TOY_CARD"].split(",")
                 devices.append(Device("cuda", "toy card", ("fp32",), uuid=cards[0], count=len(cards)))
             return FrameworkInfo(
-                "toy", "1.0", tuple(devices), "never", {"toy": "1.0"}, gang="process_per_device"
+                "toy", "1.0", tuple(devices), "never", {"toy": "1.0"}, ("TOY_CARD",), gang="process_per_device"
             )
 
         @hookimpl

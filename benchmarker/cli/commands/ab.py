@@ -165,8 +165,8 @@ def _case(side: str, common: Sequence[str], own: str) -> tuple[Case, str]:
         if len(names) > 1:
             raise UserError(f"--framework={framework}: name one framework for each side")
         with working(f"querying the capabilities of {framework}"):
-            able = usable(asked.problem, names, gpus.environment(asked.gpu, os.environ, asked.devices))
-        return make_case(asked, question.problem, names[0], able[names[0]]), asked.device
+            supported = usable(asked.problem, names, gpus.environment(asked.gpu, os.environ, asked.devices))
+        return make_case(asked, question.problem, names[0], supported[names[0]]), asked.device
     except click.ClickException as error:
         raise UserError(f"{side}: {error.format_message()}") from error
     except UserError as error:

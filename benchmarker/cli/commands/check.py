@@ -53,8 +53,8 @@ def command(framework: str | None, steps: int, as_json: bool, **options: Any) ->
     findings: list[Finding] = []
     losses: dict[str, list[float]] = {}
     with working(f"querying the capabilities of {', '.join(names)}"):
-        able = abilities(asked.problem, names, environment)
-    for name, ability in able.items():
+        supported = abilities(asked.problem, names, environment)
+    for name, ability in supported.items():
         cases: dict[Mode, Case] = {}
         trouble = []
         for mode in MODES:

@@ -21,7 +21,7 @@ from benchmarker.formatting import clean, si, value_text
 from benchmarker.hooks import parameters, registry
 from benchmarker.machine import gpus
 from benchmarker.planning.capabilities import abilities
-from benchmarker.planning.cases import able
+from benchmarker.planning.cases import supported_precisions
 from benchmarker.planning.needs import describe_case
 
 if TYPE_CHECKING:
@@ -47,12 +47,12 @@ def command(mode: Mode, precision: str, device: str, as_json: bool, **options: A
     parameters.resolve(made, given, "cpu")
     names = registry.implementing(name)
     with working(f"querying the capabilities of {', '.join(names)}"):
-        able = abilities(name, names, gpus.environment(None, os.environ))
-    rows = [row for framework, ability in able.items() for row in _ability_rows(framework, ability)]
+        supported = abilities(name, names, gpus.environment(None, os.environ))
+    rows = [row for framework, ability in supported.items() for row in _ability_rows(framework, ability)]
     case = None
     if given or any(map(_is_given, ("mode", "precision", "device"))):
         asked = CaseRequest(problem=name, mode=mode, precision=precision, device=device, params=given)
-        case = describe_case(made, asked, able)
+        case = describe_case(made, asked, supported)
         values = case.needs.params
     else:
         done = [mode for mode in MODES if any(row["mode"] == mode for row in rows)]
@@ -200,7 +200,7 @@ def _ability_rows(framework: str, ability: Ability | UserError) -> list[dict[str
             "framework": framework,
             "device": device.platform,
             "mode": mode,
-            "precisions": able(ability.support, device, mode),
+            "precisions": supported_precisions(ability.support, device, mode),
             "limits": limits,
         }
         for device in ability.info.devices

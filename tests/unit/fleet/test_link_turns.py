@@ -13,7 +13,7 @@ from unit.fleet.test_values import asked
 
 from benchmarker.fleet import folder, links
 from benchmarker.fleet.folder import LinkStage
-from benchmarker.fleet.pairs import ring
+from benchmarker.fleet.links import ring
 from benchmarker.records.plan import make_plan
 
 PLAYED = """

@@ -12,7 +12,7 @@ from scipy import stats
 from support.records import make_record
 
 from benchmarker.fleet.judge import judge, repeat
-from benchmarker.fleet.pairs import ring
+from benchmarker.fleet.links import ring
 from benchmarker.fleet.results import FleetResult
 from benchmarker.fleet.values import Column, Measured, Node, Round, Unit
 from benchmarker.records.factors import factors_of

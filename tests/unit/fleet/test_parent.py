@@ -40,7 +40,7 @@ def test_nodes_that_stay_silent_are_given_up_and_named(tmp_path: Path, monkeypat
     monkeypatch.setattr(parent.launchers, "load_launcher", lambda _: Sleeper())
     monkeypatch.setattr(parent, "SILENT_S", 0.5)
     fleet = asked(["n1", "n2"])
-    folder.save_asked(tmp_path, fleet)
+    folder.save_spec(tmp_path, fleet)
     (tmp_path / "n1").mkdir()
     begun = NodeState(node="n1", host="n1", stage=0, started_at="2026-01-01T00:00:00Z", planned=4, done=1)
     folder.save_state(tmp_path, begun)

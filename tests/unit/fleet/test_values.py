@@ -13,7 +13,7 @@ from benchmarker import UserError
 from benchmarker.api.launcher import Allocation
 from benchmarker.files.atomic import encode
 from benchmarker.fleet import folder, values
-from benchmarker.fleet.folder import Asked, NodeState, Stage
+from benchmarker.fleet.folder import FleetSpec, NodeState, Stage
 from benchmarker.fleet.judge import judge
 from benchmarker.records.job import Installed
 from benchmarker.records.plan import make_plan
@@ -29,8 +29,8 @@ def store(path: Path, host: str, step_s: float, rounds: int, run: str = "run") -
     (path / "plan.json").write_bytes(encode(make_plan([records[0].case], rounds, seed=1)))
 
 
-def asked(nodes: list[str], **fields: Any) -> Asked:
-    return Asked(
+def asked(nodes: list[str], **fields: Any) -> FleetSpec:
+    return FleetSpec(
         **{
             "name": "naps",
             "frameworks": [],
@@ -95,7 +95,7 @@ def test_what_is_shown_of_a_fleet_that_is_not_complete(tmp_path: Path) -> None:
         folder.save_state(path, state)
     nodes = ["n1", "n2", "n3", "n4"]
     folder.save_state(path, NodeState(node="n3", host="same-host", stage=0, started_at="", planned=6, done=3))
-    folder.save_asked(path, asked(nodes, ended_at=None))
+    folder.save_spec(path, asked(nodes, ended_at=None))
     measured = values.read([path])
     assert [node.trouble for node in measured.nodes.values()] == [
         "",

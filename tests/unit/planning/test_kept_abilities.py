@@ -7,7 +7,7 @@ import pytest
 
 from benchmarker.api.framework import Device, FrameworkInfo
 from benchmarker.api.problem import Support
-from benchmarker.planning import capabilities, kept_abilities
+from benchmarker.planning import capabilities
 from benchmarker.planning.cases import Ability
 from benchmarker.worker.launch import Ending
 
@@ -20,8 +20,9 @@ ABILITY = Ability(
 
 
 @pytest.fixture
-def asked(monkeypatch):
-    """Plays the worker that is asked; returns the list of what was asked."""
+def asked(monkeypatch, tmp_path):
+    """Plays the worker that is asked, with nothing kept at first; returns the list of what was asked."""
+    monkeypatch.setenv(capabilities.VARIABLE, str(tmp_path / "kept"))
     requests = []
 
     def run_worker(request, environment, timeout_s, log, on_event):
@@ -47,10 +48,10 @@ def test_the_second_call_asks_nothing_and_has_the_same_answer(asked):
     [
         lambda patch: patch.setenv("OMP_NUM_THREADS", "7"),
         lambda patch: patch.setenv("HIP_VISIBLE_DEVICES", "1"),
-        lambda patch: patch.setattr(kept_abilities, "__version__", "another"),
-        lambda patch: patch.setattr(kept_abilities, "_distributions", lambda _: [("jax-9.9.dist-info", 1)]),
-        lambda patch: patch.setattr(kept_abilities, "_files", lambda _: [("plugin.py", 1, 2)]),
-        lambda patch: patch.setattr(kept_abilities, "gethostname", lambda: "another"),
+        lambda patch: patch.setattr(capabilities, "__version__", "another"),
+        lambda patch: patch.setattr(capabilities, "_distributions", lambda _: [("jax-9.9.dist-info", 1)]),
+        lambda patch: patch.setattr(capabilities, "_files", lambda _: [("plugin.py", 1, 2)]),
+        lambda patch: patch.setattr(capabilities, "gethostname", lambda: "another"),
     ],
     ids=["variable", "visible devices", "tool", "distributions", "plugins' files", "host"],
 )
@@ -63,8 +64,8 @@ def test_what_an_answer_depends_on_makes_the_framework_be_asked_again(asked, cha
 
 
 def test_another_driver_or_device_makes_the_framework_be_asked_again(asked, monkeypatch, tmp_path):
-    monkeypatch.setattr(kept_abilities, "_DRIVERS", (tmp_path / "version",))
-    monkeypatch.setattr(kept_abilities, "_DEVICES", tmp_path)
+    monkeypatch.setattr(capabilities, "_DRIVERS", (tmp_path / "version",))
+    monkeypatch.setattr(capabilities, "_DEVICES", tmp_path)
     for number, name in enumerate(("version", "nvidia0"), 1):
         ask()
         ask()
@@ -82,7 +83,7 @@ def test_each_choice_of_gpus_has_its_own_answer(asked):
 
 def test_a_damaged_file_is_replaced(asked):
     ask()
-    (path,) = kept_abilities.folder().iterdir()
+    (path,) = capabilities.folder().iterdir()
     for content in (b"", b"{", b"[]", path.read_bytes().replace(b'"einsum"', b"7")):
         path.write_bytes(content)
         before = len(asked)
@@ -92,12 +93,12 @@ def test_a_damaged_file_is_replaced(asked):
 
 def test_a_cache_that_cannot_be_written_is_no_error(asked, monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
-    monkeypatch.setenv(kept_abilities.VARIABLE, str(tmp_path / "file"))
+    monkeypatch.setenv(capabilities.VARIABLE, str(tmp_path / "file"))
     assert ask() == ask() == ABILITY
     assert len(asked) == 2
     if os.geteuid():
         (tmp_path / "closed").mkdir(mode=0o500)
-        monkeypatch.setenv(kept_abilities.VARIABLE, str(tmp_path / "closed"))
+        monkeypatch.setenv(capabilities.VARIABLE, str(tmp_path / "closed"))
         assert ask() == ABILITY
 
 
@@ -106,8 +107,8 @@ def test_the_files_of_a_package_are_seen_to_change(tmp_path, monkeypatch):
     package.mkdir()
     (package / "__init__.py").write_text("")
     monkeypatch.syspath_prepend(tmp_path)
-    before = kept_abilities._files.__wrapped__("some_plugin_package")
+    before = capabilities._files.__wrapped__("some_plugin_package")
     (package / "more.py").write_text("x = 1")
     assert len(before) == 1
-    assert len(kept_abilities._files.__wrapped__("some_plugin_package")) == 2
-    assert kept_abilities._files.__wrapped__("no_such_package_anywhere") == []
+    assert len(capabilities._files.__wrapped__("some_plugin_package")) == 2
+    assert capabilities._files.__wrapped__("no_such_package_anywhere") == []

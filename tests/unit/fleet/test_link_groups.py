@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from benchmarker.fleet.pairs import disjoint, ring
+from benchmarker.fleet.links import disjoint, ring
 
 
 def names(number: int) -> list[str]:
