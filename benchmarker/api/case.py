@@ -24,6 +24,8 @@ Parallel = Literal["none", "dp", "fsdp", "tp"]
 """
 
 
+Scaling = Literal["strong", "weak"]
+"""Whether more devices have the same work in total, or each of them."""
 Profiling = Literal["no", "yes", "separable"]
 
 

@@ -42,10 +42,9 @@ from benchmarker.records.step_times import (
 )
 
 if TYPE_CHECKING:
-    from benchmarker.api.case import Case, Parallel
+    from benchmarker.api.case import Case, Parallel, Scaling
     from benchmarker.hooks.cases import Configuration
     from benchmarker.hooks.metrics import Derive
-    from benchmarker.planning.scaling import Scaling
     from benchmarker.records.record import Record
 
 

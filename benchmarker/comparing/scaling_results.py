@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from benchmarker.api.case import Parallel
+from benchmarker.api.case import Parallel, Scaling
 from benchmarker.comparing.results import Method
 from benchmarker.formatting import count, rounded
 from benchmarker.hooks import names
-from benchmarker.planning.scaling import Scaling
 from benchmarker.records.factors import Value
 
 BEYOND = 1.05

@@ -9,18 +9,19 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
-from benchmarker.api.case import Case, CaseRequest, Measuring
+from benchmarker.api.case import Case, CaseRequest, Measuring, Scaling
 from benchmarker.api.errors import UserError
 from benchmarker.files.toml import assigned
 from benchmarker.hooks import parameters, registry
 from benchmarker.machine import gpus
+from benchmarker.machine.description import usable_cores
 from benchmarker.planning import factors
 from benchmarker.planning.capabilities import abilities
-from benchmarker.planning.cases import duet_trouble, make_case, same_device
+from benchmarker.planning.cases import choose_device, duet_trouble, make_case, same_device
 from benchmarker.power import samplers
 from benchmarker.records import suite
 from benchmarker.records.factors import factors_of, label, varying
@@ -34,6 +35,14 @@ if TYPE_CHECKING:
     from benchmarker.records.plan import Plan
 
 
+ALL = "all"
+"""A number of devices: as many as the framework sees, or as the processor has cores."""
+_BESIDE = ("framework", "devices", "scaling")
+"""Settings that are not those of a `CaseRequest`, or may have a value that it cannot have."""
+_Asks = tuple[str, str, int | None, int | None]
+"""What a framework is asked about: problem, framework, GPU, number of devices, None for all."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Wanted:
     """A valid request to one framework, and the settings that it was made from."""
@@ -41,12 +50,37 @@ class _Wanted:
     settings: Settings
     framework: str
     asked: CaseRequest
+    all_devices: bool
+    scaling: Scaling
+
+    @property
+    def asks(self) -> _Asks:
+        """What its framework is asked about."""
+        devices = None if self.all_devices else self.asked.devices
+        return self.asked.problem, self.framework, self.asked.gpu, devices
+
+    def of(self, problem: Problem, ability: Ability) -> CaseRequest:
+        """The request with its number of devices, and with weak scaling as much work for each as is asked of one."""
+        asked = self.asked
+        device = choose_device(self.framework, ability.info, asked.device)
+        if self.all_devices:
+            count = usable_cores() if device.count is None else device.count
+            asked = msgspec.structs.replace(asked, devices=(asked.nodes or 1) * count)
+        if self.scaling == "strong" or asked.devices == 1:
+            return asked
+        if asked.independent:
+            raise UserError("--independent gives each device the same work already; omit --scaling=weak")
+        params = problem.params(**parameters.resolve(problem, asked.params, device.platform))
+        grown = problem.on(asked.devices).grown(params, asked.devices)
+        return msgspec.structs.replace(asked, params=dataclasses.asdict(grown))
 
     @property
     def of_suite(self) -> dict[str, Any]:
         """The settings by which a suite is known."""
         of_case = msgspec.structs.asdict(self.asked)
         params, measuring = of_case.pop("params"), msgspec.structs.asdict(of_case.pop("measuring"))
+        of_case |= {"devices": ALL} if self.all_devices else {}
+        of_case |= {"scaling": self.scaling} if self.scaling == "weak" else {}
         return suite.of_case({**params, **measuring, **of_case, "framework": self.framework})
 
 
@@ -146,10 +180,11 @@ def _decide(tables: Sequence[Settings]) -> tuple[list[_Wanted], list[Case | None
     for each in wanted:
         asked = each.asked
         try:
-            ability = supported[asked.problem, each.framework, asked.gpu, asked.devices]
+            ability = supported[each.asks]
             if isinstance(ability, UserError):
                 raise ability
-            case = make_case(asked, problem(asked.problem), each.framework, ability)
+            made = problem(asked.problem)
+            case = make_case(each.of(made, ability), made, each.framework, ability)
         except UserError as error:
             refused[str(error)].append(each.settings)
             cases.append(None)
@@ -159,7 +194,7 @@ def _decide(tables: Sequence[Settings]) -> tuple[list[_Wanted], list[Case | None
             chosen.setdefault((case.framework, case.device), case)
     reasons = left_out(refused, tables)
     if not any(cases):
-        raise UserError(f"nothing is left to run: {'; '.join(reasons)}")
+        raise UserError(f"nothing is left to run: {'; '.join(reasons)}" if len(tables) > 1 else next(iter(refused)))
     same_device(list(chosen.values()))
     return wanted, cases, reasons
 
@@ -194,14 +229,18 @@ def _want(table: Settings, find: Callable[[str], Any], problem: Callable[[str], 
     for name in ("problem", "framework"):
         if name not in table:
             raise UserError(f"no {name} is given; give one for all cases, or vary it")
-    given = _converted(table)
+    all_devices = table.get("devices") == ALL
+    given = _converted({name: value for name, value in table.items() if not (all_devices and name == "devices")})
     framework = str(table["framework"])
+    scaling = table.get("scaling", "strong")
+    if scaling not in get_args(Scaling):
+        raise UserError(f"{assigned('scaling', scaling)}: not one of {', '.join(get_args(Scaling))}")
     find(f"framework.{framework}")
     made = problem(given["problem"])
-    of_problem = {name: value for name, value in table.items() if name not in given and name != "framework"}
+    of_problem = {name: value for name, value in table.items() if name not in (*given, *_BESIDE)}
     own = [field.name for field in dataclasses.fields(made.params)]
     for name in of_problem:
-        known = [*own, "framework", *parameters.settings(), "trials", "design", "order_seed"]
+        known = [*own, *_BESIDE, *parameters.settings(), "trials", "design", "order_seed"]
         _known(f"setting of {given['problem']}", name, known)
     values = parameters.resolve(made, of_problem, "cpu", spelt=str)
     for name, value in values.items():
@@ -209,7 +248,7 @@ def _want(table: Settings, find: Callable[[str], Any], problem: Callable[[str], 
             raise UserError(f"{name}={value}: not a finite number")
     params = {name: values[name] for name in of_problem}
     measuring = Measuring(**{name: given.pop(name) for name in Measuring.__struct_fields__ if name in given})
-    return _Wanted(table, framework, CaseRequest(**given, params=params, measuring=measuring))
+    return _Wanted(table, framework, CaseRequest(**given, params=params, measuring=measuring), all_devices, scaling)
 
 
 def _converted(table: Settings) -> dict[str, Any]:
@@ -231,12 +270,12 @@ def _known(what: str, name: str, known: Collection[str]) -> None:
         raise UserError(f"no {what} is named {name!r}; {hint}")
 
 
-def _ask(wanted: Sequence[_Wanted]) -> dict[tuple[str, str, int | None, int], Ability | UserError]:
+def _ask(wanted: Sequence[_Wanted]) -> dict[_Asks, Ability | UserError]:
     """What each framework supports of each problem on each GPU, or on the first ones, or why it cannot be used."""
-    frameworks: dict[tuple[str, int | None, int], dict[str, None]] = defaultdict(dict)
-    for each in wanted:
-        frameworks[each.asked.problem, each.asked.gpu, each.asked.devices][each.framework] = None
-    supported: dict[tuple[str, str, int | None, int], Ability | UserError] = {}
+    frameworks: dict[tuple[str, int | None, int | None], dict[str, None]] = defaultdict(dict)
+    for problem, name, gpu, devices in (each.asks for each in wanted):
+        frameworks[problem, gpu, devices][name] = None
+    supported: dict[_Asks, Ability | UserError] = {}
     for (problem, gpu, devices), names in frameworks.items():
         known = registry.implementing(problem)
         shown = gpus.environment(gpu, os.environ, devices)

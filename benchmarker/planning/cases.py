@@ -190,6 +190,8 @@ def _refuse_devices(asked: CaseRequest, framework: str, ability: Ability, device
 
 def _parallel(asked: CaseRequest, framework: str, support: Support) -> Parallel:
     """How the devices divide a step: as requested, or as the implementation prefers; one device divides nothing."""
+    if asked.independent and asked.parallel:
+        raise UserError("--independent does not divide the work; omit --parallel")
     by_itself = asked.devices == 1 or asked.independent
     alone: tuple[Parallel, ...] = ("none",) if by_itself else ()
     if asked.parallel and asked.parallel not in (*support.parallel, *alone):

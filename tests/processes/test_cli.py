@@ -160,7 +160,7 @@ for words in (["list", "problems"], ["no-such-command"], ["list", "problems"]):
         ("run --framework=troch --problem=gemm", "no framework is named 'troch'; did you mean torch?"),
         ("run --framework=toy --problem=nap --results=", "no folder is named; . is the current one"),
         ("run --framework=toy --problem=gemm", "toy has no implementation of gemm; frameworks that have one: jax"),
-        ("run --framework=, --problem=gemm", "--framework names no framework"),
+        ("run --framework=, --problem=gemm", "--framework=,: no value is given"),
         ("run --framework=toy --problem=nap --ms=fast", "--ms=fast: not a number"),
         ("run --framework=toy --problem=nap --ms=-1", "--ms=-1: must be at least 0"),
         ("run --framework=toy --problem=nap --sm=1", "No such option '--sm'"),

@@ -10,8 +10,7 @@ import click
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import Output, Text, output_options
 from benchmarker.cli.options import completion
-from benchmarker.cli.options.devices import Numbers
-from benchmarker.cli.options.types import Folder
+from benchmarker.cli.options.types import Folder, Integer, Several
 from benchmarker.formatting import clean
 from benchmarker.hooks.launchers import load_launcher
 from benchmarker.records import store
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--nodes",
-    type=Numbers(),
+    type=Several(Integer(min=1)),
     metavar="N[,N...]",
     help="Nodes of the job; several numbers: one job per number. [default: those of the last job, or 1]",
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,7 +11,7 @@ from click.shell_completion import CompletionItem
 
 from benchmarker.api.case import Measuring
 from benchmarker.cli.options import completion
-from benchmarker.cli.options.types import Duration, Folder, Integer, RefusedValue
+from benchmarker.cli.options.types import Duration, Folder, Integer, RefusedValue, Several
 from benchmarker.formatting import value_text
 from benchmarker.hooks import parameters
 from benchmarker.hooks.parameters import Setting
@@ -45,7 +45,7 @@ class _Value(click.ParamType):  # type: ignore[type-arg]  # generic since click 
         return [CompletionItem(choice) for choice in self.setting.choices if choice.startswith(incomplete)]
 
 
-def _option(setting: Setting, *, required: bool) -> Callable[[_F], _F]:
+def _option(setting: Setting, *, required: bool, is_list: bool) -> Callable[[_F], _F]:
     """Return the option of a setting."""
     default = setting.default_text
     if setting.default is not None and setting.type != "bool":
@@ -53,14 +53,18 @@ def _option(setting: Setting, *, required: bool) -> Callable[[_F], _F]:
     notes = "; ".join([f"default: {default}"] * bool(default) + [setting.range] * bool(setting.range))
     text = f"{setting.help[0].upper()}{setting.help[1:]}.{f'  [{notes}]' if notes else ''}"
     if setting.type == "bool":
-        words = f"{setting.option}/--no-{setting.option[2:]}"
-        return click.option(words, setting.name, default=setting.default, help=text)
+        flags = f"{setting.option}/--no-{setting.option[2:]}"
+        return click.option(flags, setting.name, default=setting.default, help=text)
+    metavar = setting.values or (f"[{'|'.join(setting.choices)}]" if setting.choices else _VALUES[setting.type])
+    words = ("all",) if is_list and setting.name == "devices" else ()
+    if is_list:
+        metavar = "|".join([f"{metavar}[,...]", *words])
     return click.option(
         setting.option,
         setting.name,
-        type=_Value(setting),
+        type=Several(_Value(setting), words) if is_list else _Value(setting),
         required=required,
-        metavar=setting.values or (f"[{'|'.join(setting.choices)}]" if setting.choices else _VALUES[setting.type]),
+        metavar=metavar,
         shell_complete=completion.plugins("problem") if setting.name == "problem" else None,
         callback=_known_meters if setting.name == "power" else None,
         help=text,
@@ -74,7 +78,7 @@ def _known_meters(context: click.Context, option: click.Parameter, value: str) -
     return value
 
 
-def _all(options: Sequence[Callable[[Any], Any]]) -> Callable[[_F], _F]:
+def all_of(options: Sequence[Callable[[Any], Any]]) -> Callable[[_F], _F]:
     """Return a decorator that adds several options to a command."""
 
     def decorate(function: _F) -> _F:
@@ -85,19 +89,22 @@ def _all(options: Sequence[Callable[[Any], Any]]) -> Callable[[_F], _F]:
     return decorate
 
 
-def case_options(*names: str, optional: bool = False) -> Callable[[_F], _F]:
-    """Add the options of these settings, or of all; with `optional`, the problem need not be given."""
+def case_options(*names: str, optional: bool = False, lists: Collection[str] = ()) -> Callable[[_F], _F]:
+    """Add the options of these settings, or of all; with `optional`, the problem need not be given.
+
+    Those of `lists` take several values.
+    """
     options: list[Callable[[Any], Any]] = []
     for name, setting in parameters.settings().items():
         if name in names or not names:
-            options.append(_option(setting, required=name == "problem" and not optional))
+            options.append(_option(setting, required=name == "problem" and not optional, is_list=name in lists))
             if name == "power":
                 options.append(
                     click.option(
                         "--power-nvml", name, flag_value="nvml", default=setting.default, help="Same as --power=nvml."
                     )
                 )
-    return _all(options)
+    return all_of(options)
 
 
 def take_measuring(options: dict[str, Any]) -> Measuring:
@@ -121,7 +128,7 @@ _STORE = (
 
 PAUSE_S = 3600.0
 """Default pause between runs: long against most of what changes on a shared machine (docs/comparing.md)."""
-spread_options = _all(
+spread_options = all_of(
     (
         click.option(
             "--runs",
@@ -145,5 +152,5 @@ dry_run_option = click.option(
     "--dry-run", is_flag=True, help="Run nothing; show what would run and how long it would take."
 )
 """The option to show a plan instead of running it."""
-store_options = _all(_STORE)
+store_options = all_of(_STORE)
 """Options that define where records are stored."""

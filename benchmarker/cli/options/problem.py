@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from itertools import pairwise, product
+from itertools import pairwise
 from typing import Any
 
 import click
@@ -36,19 +36,6 @@ def ask(options: dict[str, Any], **more: Any) -> Question:
     problem, given = problem_of(options)
     parameters.resolve(problem, given, "cpu")
     return Question(problem, CaseRequest(params=given, **options, **more))
-
-
-def ask_each(options: dict[str, Any], **more: Any) -> tuple[Problem, list[CaseRequest]]:
-    """Return the problem of parsed options that take lists, and a request for each combination of their values.
-
-    Raises `UserError` if a parameter is invalid, before any framework is started.
-    """
-    problem, given = problem_of(options)
-    lists = [parameters.values_of(parameters.option(name), value) for name, value in given.items()]
-    combinations = [dict(zip(given, values, strict=True)) for values in product(*lists)]
-    for params in combinations:
-        parameters.resolve(problem, params, "cpu")
-    return problem, [CaseRequest(params=params, **options, **more) for params in combinations]
 
 
 def problem_of(options: dict[str, Any]) -> tuple[Problem, dict[str, Any]]:

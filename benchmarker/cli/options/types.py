@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from benchmarker.api.fields import LARGEST
 from benchmarker.files.toml import assigned
 from benchmarker.formatting import EXAMPLES_OF_DURATIONS, duration_s
+from benchmarker.hooks.parameters import values_of
 
 LARGEST_NUMBER = 1e9
 """Largest number of an option: as a time in s, 31 years."""
@@ -101,6 +104,33 @@ class Duration(Number):
     def parsed(self, value: Any) -> float:
         """Return the seconds."""
         return duration_s(value, self.unit) if isinstance(value, str) else float(value)
+
+
+class Several(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5
+    """A list of values of a type, each once: `1,2,4`, or `1..4`, which is 1 and its doubles; or one of `words`."""
+
+    name = "list"
+
+    def __init__(self, one: Any = click.STRING, words: Sequence[str] = ()) -> None:
+        self.one = one
+        self.words = words
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[Any]:
+        """Return the values."""
+        if not isinstance(value, str):
+            return value  # type: ignore[no-any-return]  # click converts twice
+        option = max(param.opts, key=len) if param else self.name
+        if not value.strip(", "):
+            raise RefusedValue(value, "no value is given", param, ctx)
+        texts = [text.strip() for text in values_of(option, value)]
+        values = [text if text in self.words else self.one.convert(text, param, ctx) for text in texts]
+        return list(dict.fromkeys(values))
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Return what completes the last value."""
+        given, comma, last = incomplete.rpartition(",")
+        completed = self.one.shell_complete(ctx, param, last)
+        return [CompletionItem(given + comma + item.value) for item in completed]
 
 
 class Folder(click.Path):

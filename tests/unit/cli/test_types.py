@@ -17,7 +17,7 @@ TIMES = [
     (RUN, "--preheat-max", "preheat_max_s"),
     (RUN, "--power-min", "power_min_s"),
     (RUN, "--power-idle", "power_idle_s"),
-    (("sweep", "--problem=gemm"), "--seconds", "seconds"),
+    (("sweep", "--framework=numpy", "--problem=gemm"), "--seconds", "seconds"),
     (("ab", "--problem=gemm"), "--budget", "budget"),
     (("power", "--watch"), "--seconds", "seconds"),
 ]
