@@ -208,6 +208,16 @@ def test_each_scope_of_other_problems_runs_as_often_as_it_should(cli, tmp_path, 
         assert rows["flops"].sum() / STEPS == pytest.approx(record.cost.flops, rel=near)
 
 
+def test_scopes_of_jax_are_kept_beside_a_cache_of_compiled_programs(cli, tmp_path, monkeypatch):
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+    case = ("--framework=jax", "--problem=attention", "--seq-len=32", "--heads=2", "--threads=1")
+    assert cli("run", "--blocks=2", "--results=filling", *case).returncode == 0
+    assert list((tmp_path / "cache").iterdir())
+    record, _ = profiled(cli, tmp_path, *case)
+    assert record.trace.missing == []
+
+
 def test_separable_scopes_of_jax_are_pure_products(cli, tmp_path):
     record, path = profiled(cli, tmp_path, "--framework=jax", "--problem=gpt2", "--separable", *SIZE)
     assert record.trace is not None

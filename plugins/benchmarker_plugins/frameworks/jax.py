@@ -121,6 +121,7 @@ def make_framework(device: str, precision: str, threads: int | None, profiling: 
         flags = [os.environ.get("XLA_FLAGS", ""), _PROFILING_FLAGS.get(device, "")]
         flags += [_SEPARABLE_FLAGS[device]] if profiling == "separable" else []
         os.environ["XLA_FLAGS"] = " ".join(filter(None, flags))
+        jax.config.update("jax_enable_compilation_cache", False)  # the profiler finds no scopes in what it holds
     jax.config.update("jax_platforms", device if device == "cpu" else f"{device},cpu")
     jax.config.update("jax_enable_x64", precision == "fp64")
     jax.config.update("jax_default_matmul_precision", "tensorfloat32" if precision == "tf32" else "highest")
