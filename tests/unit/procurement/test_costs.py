@@ -123,7 +123,7 @@ def test_a_side_goes_by_its_role_its_name_or_its_value(tmp_path):
         (f'currency = "EUR"{SIDE}[side.a]\nutilisation = 70', "side.a.utilisation=70: must be at most 1"),
         (f'currency = "EUR"{SIDE}[side.a]\npue = 0.9', "side.a.pue=0.9: must be at least 1"),
         (f'currency = "EUR"{SIDE}[side.a]\npower_W = 0', "side.a.power_W=0: must be at least 0.001"),
-        (f'currency = "EUR"{SIDE}[side.a]\nprice = 1e308', "side.a.price=1e+308: must be at most 1000000000000000"),
+        (f'currency = "EUR"{SIDE}[side.a]\nprice = 1e308', "side.a.price=1e+308: must be at most 1e+15"),
         (f'currency = "EUR"{SIDE}[side.a]\nprice = 1{"0" * 400}', "side.a.price=1000"),
         (f'currency = "EUR"{SIDE}[side."a b"]\nprice = 0\nelectricity_price_per_kWh = 0', 'side."a b": price and'),
         ("currency = ", "not TOML: "),
