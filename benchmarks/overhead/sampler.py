@@ -126,8 +126,8 @@ def main(rounds: int, rates: str, meter: str, count: int, threads: int) -> None:
         environment = pretended(meter, count, Path(stack.enter_context(tempfile.TemporaryDirectory())))
         for hz in map(float, rates.split(",")):
             sampling = stack.enter_context(Sampling([meter], "cuda", hz, environment))
-            if not sampling.found[meter].channels:
-                raise click.ClickException("; ".join(missing.text for missing in sampling.found[meter].unavailable))
+            if not sampling.probes[meter].channels:
+                raise click.ClickException("; ".join(missing.text for missing in sampling.probes[meter].unavailable))
             contenders.append(Contender(f"{hz:g} Hz", hz, sampling))
             contenders[-1].send(signal.SIGSTOP)
         work = workload()
@@ -135,7 +135,7 @@ def main(rounds: int, rates: str, meter: str, count: int, threads: int) -> None:
         for _ in range(rounds):
             for contender in rng.sample(contenders, len(contenders)):
                 contender.play(work)
-        readings = len(sampling.found[meter].channels)
+        readings = len(sampling.probes[meter].channels)
         print(
             f"meter.{meter}, {readings} readings per tick; {rounds} rounds, {threads} threads, {os.cpu_count()} cores"
         )
