@@ -59,7 +59,7 @@ class Tool:
         self._record("figure", clean(one_line(outcome.figure))[:500])
         self._record("values", dict(outcome.values))
         if outcome.wrong:
-            pytest.fail(clean("; ".join(outcome.wrong)), pytrace=False)
+            pytest.fail(clean(one_line("; ".join(outcome.wrong))), pytrace=False)
 
     def note(self, *words: object) -> None:
         """Add a line to the log."""
