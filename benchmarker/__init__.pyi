@@ -8,7 +8,7 @@ from .api.errors import UserError as UserError
 from .api.framework import Device as Device
 from .api.framework import Framework as Framework
 from .api.framework import FrameworkInfo as FrameworkInfo
-from .api.framework import Gang as Gang
+from .api.framework import ProcessGroup as ProcessGroup
 from .api.framework import StepMarker as StepMarker
 from .api.launcher import Allocation as Allocation
 from .api.launcher import JobState as JobState

@@ -1,4 +1,4 @@
-r"""Gangs: their ranks on this machine, or on the nodes of an allocation by an agent on each.
+r"""Process groups: their ranks on this machine, or on the nodes of an allocation by an agent on each.
 
 The parent stays on one node and starts an agent on each node that takes part, for the whole run. For each trial, the
 agent reads that node's meters, starts its ranks with pipes of their own, and passes on what they and the parent tell

@@ -1,4 +1,4 @@
-"""The agent of a node: it starts the ranks of gangs on this node, and passes on what they and the parent send.
+"""The agent of a node: it starts ranks on this node, and passes on what they and the parent send.
 
 It sends where it runs, and for each trial receives what to read and what to start. It ends when the parent closes its
 standard input: then it ends all ranks, and what they started. The meters are those of its node, and so is the clock of

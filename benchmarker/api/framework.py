@@ -35,7 +35,7 @@ class FrameworkInfo:
 
     `devices` are in order of preference: `--device=auto` selects the first. `compile` states whether its steps are
     compiled: always, never, or as requested with `--compile`. `libraries` maps each distribution to its version.
-    `variables` names the environment variables that change its speed; a record keeps those that are set. `gang` states
+    `variables` names the environment variables that change its speed; a record keeps those that are set. `group` states
     how several devices compute together: by a process for each, by one for those of each node, by one for all, which
     are then on one node, or not at all. `executions` are its words for how a step runs, which tables print: if it is
     not compiled, and if it is, of which one may be missing. Without any, the words are eager and compiled.
@@ -47,7 +47,7 @@ class FrameworkInfo:
     compile: Literal["always", "optional", "never"]
     libraries: Mapping[str, str]
     variables: tuple[str, ...] = ()
-    gang: Literal["process_per_device", "process_per_node", "one_process", "none"] = "none"
+    group: Literal["process_per_device", "process_per_node", "one_process", "none"] = "none"
     executions: tuple[str, ...] = ()
 
 
@@ -55,7 +55,7 @@ StepMarker = Callable[[int], AbstractContextManager[object]]
 """Returns a context that marks the work within it, for the profiler, as the step with the given number."""
 
 
-class Gang(Protocol):
+class ProcessGroup(Protocol):
     """The processes of a trial that compute together, as one of them sees them: its rank, and their number.
 
     `local_rank` is its rank among those of its own node. `host` is the address of rank 0, by which all others reach
@@ -106,16 +106,16 @@ class Framework(ABC):
         """
         raise UserError("it has no profiler")
 
-    def join(self, gang: Gang) -> None:
-        """Make this process a rank of a gang: it computes on the device whose number is its local rank.
+    def join(self, group: ProcessGroup) -> None:
+        """Make this process a rank of a process group: it computes on the device whose number is its local rank.
 
-        If `FrameworkInfo.gang` is `process_per_node`, it computes on as many as it was opened on. Called once the
+        If `FrameworkInfo.group` is `process_per_node`, it computes on as many as it was opened on. Called once the
         framework is opened, before anything else, and only where processes compute together.
         """
         raise UserError("it runs in one process only")
 
     def is_lost_peer(self, error: BaseException) -> bool:
-        """Whether `error` reports only that another rank of the gang cannot be reached any more."""
+        """Whether `error` reports only that another rank of the process group cannot be reached any more."""
         return False
 
     def is_out_of_memory(self, error: BaseException) -> bool:

@@ -209,7 +209,7 @@ class Problem(ABC):
     def on(self, devices: int, parallel: Parallel = "none") -> Problem:
         """Return the problem as several devices compute it together; by default the work is the same on any number.
 
-        In a gang, each output belongs to one rank or to all of them: a rank gives those that it has.
+        In a process group, each output belongs to one rank or to all of them: a rank gives those that it has.
         """
         return self
 

@@ -97,14 +97,16 @@ def _more(several: Sequence[object]) -> str:
 def unlike(measured: Measured) -> dict[str, list[str]]:
     """Return how the properties of nodes differ from those of most nodes, in words, by node."""
     known = {name: node.properties for name, node in measured.nodes.items() if node.properties}
-    found: dict[str, list[str]] = {}
-    for key in dict.fromkeys(key for each in known.values() for key in each):
-        values = Counter(each.get(key, "none") for each in known.values())
+    differences: dict[str, list[str]] = {}
+    for key in dict.fromkeys(key for properties in known.values() for key in properties):
+        values = Counter(properties.get(key, "none") for properties in known.values())
         usual, number = values.most_common(1)[0]
-        for name, each in known.items():
-            if (value := each.get(key, "none")) != usual:
-                found.setdefault(name, []).append(f"{key} {value}, not {usual} as {part(number, len(known), 'node')}")
-    return found
+        for name, properties in known.items():
+            if (value := properties.get(key, "none")) != usual:
+                differences.setdefault(name, []).append(
+                    f"{key} {value}, not {usual} as {part(number, len(known), 'node')}"
+                )
+    return differences
 
 
 def doubts(
@@ -116,7 +118,7 @@ def doubts(
     if not measured.complete:
         told.append("the fleet's run is not complete: it is still running, or was interrupted")
     told += [f"cannot read {fault}" for fault in measured.faults]
-    told += grouped({each.node: "; ".join(each.reasons) for each in every if each.reasons})
+    told += grouped({node.node: "; ".join(node.reasons) for node in every if node.reasons})
     if measured.no_links:
         told.append(f"links are not measured: {measured.no_links}")
     if measured.multi_node_trials:
@@ -130,7 +132,7 @@ def doubts(
             told.append(f"fewer than {outliers.LEAST_NODES} {judgement.what}s: no outlier can be identified")
     told += filter(None, map(_several_kinds, has_cells))
     told += _too_few(judgements, cells)
-    told += grouped({each.node: listed(each.unlike) for each in every if each.unlike})
+    told += grouped({node.node: listed(node.unlike) for node in every if node.unlike})
     told += filter(None, map(_lacking, has_cells))
     for judgement in has_cells:
         scatter = judgement.scatter()

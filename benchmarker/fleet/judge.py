@@ -98,7 +98,7 @@ def repeat(measured: Measured, alpha: float, delta: float) -> Repetition | None:
 
 def _judgements(measured: Measured, alpha: float, delta: float) -> list[Judgement]:
     """Return the numbers of the nodes, and those of the links if there are any."""
-    return [Judgement(each, alpha, delta) for each in (measured, measured.links) if each is not None]
+    return [Judgement(units, alpha, delta) for units in (measured, measured.links) if units is not None]
 
 
 def _chosen(judgement: Judgement, judged: Sequence[Cell]) -> tuple[list[str], list[str]] | None:
@@ -154,7 +154,7 @@ def _short(called: Names | None, cases: Sequence[Factors]) -> list[str]:
     """Return the names of cases; where there is but one, that of all."""
     if called is None:
         return []
-    return [each or called.whole[at] for at, each in enumerate(called.each)]
+    return [name or called.whole[at] for at, name in enumerate(called.each)]
 
 
 def _cells(judgements: Sequence[Judgement], called: Mapping[str, str], alpha: float) -> list[Cell]:
@@ -177,7 +177,7 @@ def _cells_of(
     judgement: Judgement, called: Mapping[str, str], adjusted: Iterator[float], tests: int, alpha: float
 ) -> Iterator[Cell]:
     """Yield the cells of nodes or of links; the adjusted p-values are taken for each suspicion in turn."""
-    suspicions = {(each.unit, each.column): (each, next(adjusted)) for each in judgement.suspicions}
+    suspicions = {(suspicion.unit, suspicion.column): (suspicion, next(adjusted)) for suspicion in judgement.suspicions}
     shifts = outliers.shifts(judgement.levels)
     for unit, column in zip(*np.nonzero(~np.isnan(shifts)), strict=True):
         at = (int(unit), int(column))

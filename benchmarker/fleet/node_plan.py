@@ -35,11 +35,11 @@ ALONE = "one device exchanges nothing"
 
 def description_of(file: Path, spec: FleetSpec) -> Description:
     """Return the description that all nodes share; raises `UserError` if the plan file is faulty."""
-    found = plan_file.read(file, spec.name)
-    if found.design != "rounds":
+    written = plan_file.read(file, spec.name)
+    if written.design != "rounds":
         raise UserError(f"{spec.name} is a duet; a fleet measures cases in rounds")
-    axes = {**found.axes, "framework": spec.frameworks} if spec.frameworks else found.axes
-    return replace(found, base={**found.base, **spec.settings}, axes=axes, order_seed=spec.seed)
+    axes = {**written.axes, "framework": spec.frameworks} if spec.frameworks else written.axes
+    return replace(written, base={**written.base, **spec.settings}, axes=axes, order_seed=spec.seed)
 
 
 def measures(description: Description) -> tuple[Literal["nodes", "links"], ...]:
@@ -56,8 +56,8 @@ def measures(description: Description) -> tuple[Literal["nodes", "links"], ...]:
 
 def plan_of(path: Path, spec: FleetSpec, stage: Stage) -> Plan:
     """Return what this node is to measure in a stage; raises `UserError` if nothing is left of it."""
-    found = description_of(path / folder.PLAN_FILE, spec)
-    return _plan(found, spec, stage, *_on_all_devices(found))
+    description = description_of(path / folder.PLAN_FILE, spec)
+    return _plan(description, spec, stage, *_on_all_devices(description))
 
 
 def link_plan_of(path: Path, spec: FleetSpec, stage: LinkStage) -> Plan:
@@ -65,11 +65,11 @@ def link_plan_of(path: Path, spec: FleetSpec, stage: LinkStage) -> Plan:
 
     A case that states its devices is left as it is. Raises `UserError` if nothing is left of it.
     """
-    found = description_of(path / folder.PLAN_FILE, spec)
-    tables = [table for table in factors.expand(found) if _is_of_link(table)]
+    description = description_of(path / folder.PLAN_FILE, spec)
+    tables = [table for table in factors.expand(description) if _is_of_link(table)]
     counts = {_kind(table): _devices(*_kind(table)) for table in tables if "devices" not in table}
     cases = [{"devices": LINK_NODES * counts.get(_kind(table), 1), **table} for table in tables]
-    return _plan(found, spec, stage, cases, [])
+    return _plan(description, spec, stage, cases, [])
 
 
 def _plan(
@@ -80,10 +80,9 @@ def _plan(
     left_out: Sequence[str],
 ) -> Plan:
     """Return the plan of a stage that measures these cases, or those of them that the stage chooses."""
-    found = replace(description, trials=stage.rounds)
     if not cases:
         raise UserError(f"nothing is left to run: {left_out[0]}")
-    plan = build.from_description(replace(found, base={}, axes={}, zips=(), cases=cases))
+    plan = build.from_description(replace(description, trials=stage.rounds, base={}, axes={}, zips=(), cases=cases))
     if not stage.cases:
         return structs.replace(plan, left_out=[*plan.left_out, *left_out])
     chosen = [number for number, case in enumerate(plan.cases) if factors_of(case) in stage.cases]
@@ -92,8 +91,8 @@ def _plan(
     suite = plan.suite
     if suite:
         of_suite = [
-            structs.replace(each, case_numbers=[chosen.index(at) for at in each.case_numbers if at in chosen])
-            for each in suite.cases
+            structs.replace(case, case_numbers=[chosen.index(at) for at in case.case_numbers if at in chosen])
+            for case in suite.cases
         ]
         suite = structs.replace(suite, cases=of_suite)
     return make_plan([plan.cases[at] for at in chosen], stage.rounds, seed=spec.seed + 1, suite=suite)
@@ -105,14 +104,14 @@ def _on_all_devices(description: Description) -> tuple[list[Settings], list[str]
     The devices compute independently, but in an exchange between them. One device exchanges nothing.
     """
     counts: dict[tuple[str, str, str], int] = {}
-    found: list[Settings] = []
+    cases: list[Settings] = []
     left_out: dict[str, None] = {}
     for of_any in factors.expand(description):
         if _is_of_link(of_any):
             continue
         table = {**of_any, "nodes": 1}
         if {"devices", "gpu"} & table.keys():
-            found.append(table)
+            cases.append(table)
             continue
         problem: Problem = registry.load([f"problem.{table['problem']}"]).hook.make_problem()
         key = _kind(table)
@@ -120,12 +119,12 @@ def _on_all_devices(description: Description) -> tuple[list[Settings], list[str]
             counts[key] = _devices(*key)
         exchanges = _exchanges(problem, table)
         if counts[key] > 1:
-            found.append({**table, "devices": counts[key], "independent": not exchanges})
+            cases.append({**table, "devices": counts[key], "independent": not exchanges})
         elif exchanges:
             left_out[f"problem={table['problem']}: {ALONE}"] = None
         else:
-            found.append(table)
-    return found, list(left_out)
+            cases.append(table)
+    return cases, list(left_out)
 
 
 def _is_of_link(table: Settings) -> bool:

@@ -36,14 +36,14 @@ SBATCH = "`sbatch --nodes=4 --ntasks-per-node=1 --exclusive --wrap='python -m be
 
 def allocated() -> Allocation:
     """Return the allocation of this process; raises `UserError` if there is none, or if it has one node."""
-    found = allocation()
-    if found is None or len(found.nodes) == 1:
-        what = f"job {found.job} has a single node, {found.nodes[0]}" if found else "this machine is a single node"
+    ours = allocation()
+    if ours is None or len(ours.nodes) == 1:
+        what = f"job {ours.job} has a single node, {ours.nodes[0]}" if ours else "this machine is a single node"
         raise UserError(
             f"{what}: start this in a job of several nodes, such as with {SBATCH}; or run a suite on "
             "each host, and name all runs in `nodes show`"
         )
-    return found
+    return ours
 
 
 def chosen(nodes: Sequence[str], text: str) -> list[str]:

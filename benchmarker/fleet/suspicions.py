@@ -64,9 +64,9 @@ class Judgement:
             {
                 at
                 for node in measured.nodes.values()
-                for of in node.step_s.values()
-                for each in of.values()
-                for at in each
+                for by_unit in node.step_s.values()
+                for by_round in by_unit.values()
+                for at in by_round
             }
         )
         self.screening, self.deciding = _split(self.rounds, measured.repeats > 0, alpha)
@@ -109,15 +109,15 @@ class Judgement:
         suspected = {self.nodes[unit] for unit, _ in self.suspects}
         measured = len({self.nodes[unit] for unit in range(len(self.units))})
         by_round: dict[int, np.ndarray] = {}
-        found = []
+        suspicions = []
         for unit, column in self.suspects:
             if column not in by_round:
-                by_round[column] = np.array([self._by_round(each, column) for each in self.units])
+                by_round[column] = np.array([self._by_round(other, column) for other in self.units])
             others = outliers.references(self.nodes[unit], controls, suspected, measured)
             rows = np.isin(self.nodes, others)
             shift = outliers.shift_of(by_round[column][unit], by_round[column][rows]) if np.any(rows) else None
-            found.append(Suspicion(unit, column, bool(self.scores[unit, column] > 0), shift))
-        return found
+            suspicions.append(Suspicion(unit, column, bool(self.scores[unit, column] > 0), shift))
+        return suspicions
 
     def step_s(self, unit: Unit, column: Column) -> float:
         """Return the median over all rounds."""
@@ -125,13 +125,13 @@ class Judgement:
 
     def scatter(self) -> float:
         """Return the typical standard deviation of a trial's logarithm within a node and case; NaN if it is unknown."""
-        found = []
+        deviations = []
         for unit in self.units:
             for column in self.columns:
                 values = np.log(list(self._values(unit, column).values()) or [math.nan])
                 if len(values) > 1:
-                    found.append(float(values.std(ddof=1)))
-        return median(found) if found else math.nan
+                    deviations.append(float(values.std(ddof=1)))
+        return median(deviations) if deviations else math.nan
 
     def _values(self, unit: Unit, column: Column) -> Mapping[Round, float]:
         return self.measured.nodes[unit.node].step_s.get(column, {}).get(unit, {})

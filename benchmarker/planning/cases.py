@@ -85,7 +85,7 @@ def make_case(asked: CaseRequest, problem: Problem, framework: str, ability: Abi
         parallel=parallel,
         independent=asked.independent,
         nodes=nodes,
-        ranks=asked.devices if asked.independent or ability.info.gang == "process_per_device" else nodes,
+        ranks=asked.devices if asked.independent or ability.info.group == "process_per_device" else nodes,
         measuring=asked.measuring,
     )
 
@@ -138,7 +138,7 @@ def _nodes(asked: CaseRequest, framework: str, ability: Ability, device: Device)
     """
     if asked.nodes == 1 or (asked.devices == 1 and asked.nodes is None):
         return 1
-    is_spread = asked.independent or ability.info.gang in ("process_per_device", "process_per_node")
+    is_spread = asked.independent or ability.info.group in ("process_per_device", "process_per_node")
     if asked.nodes is None:
         allocation = launchers.allocation()
         most = len(allocation.nodes) if allocation and is_spread else 1
@@ -169,7 +169,7 @@ def _refuse_devices(asked: CaseRequest, framework: str, ability: Ability, device
         raise UserError(f"--independent cannot assign one {device.platform} device to each process; omit it")
     if asked.independent and asked.measuring.profiling != "no":
         raise UserError("--profile cannot be used with --independent; omit one of them")
-    if not asked.independent and ability.info.gang == "none":
+    if not asked.independent and ability.info.group == "none":
         raise UserError(f"{framework} computes on one device; omit {option}")
     if not asked.independent and not ability.support.parallel:
         raise UserError(f"{asked.problem} in {framework} computes on one device; omit {option}")

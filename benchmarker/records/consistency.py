@@ -139,7 +139,7 @@ def _blocks(record: Record, blocks: Blocks) -> Iterator[str]:
 
 
 def _ranks(record: Record, blocks: Blocks) -> Iterator[str]:
-    """A block of a gang lasts as long as in the rank that took longest."""
+    """A block of a process group lasts as long as in the rank that took longest."""
     longest = [max(durations) for durations in zip(*(rank.duration_ns for rank in record.ranks), strict=True)]
     if record.ranks and (count := sum(map(int.__ne__, longest, blocks.duration_ns))):
         yield f"{count} of its {len(longest)} blocks do not last as long as in the slowest of its ranks"

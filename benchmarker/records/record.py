@@ -37,7 +37,7 @@ class Failure(Struct, frozen=True, forbid_unknown_fields=True):
     stage: str  #: stage of the failure, as in `harness.stages_s`; `start` before the first stage
     #: exit status of the process; a negative value is the signal that ended it
     exit: Annotated[int | None, NULL_IS_AN_ANSWER] = None
-    #: in a gang, the rank that failed; null if that is not known, or if the result is wrong
+    #: in a process group, the rank that failed; null if that is not known, or if the result is wrong
     rank: Annotated[Count | None, NULL_IS_AN_ANSWER] = None
     #: over several nodes, the node of this rank, or the one that was lost; otherwise null
     node: Annotated[str | None, NULL_IS_AN_ANSWER] = None
@@ -75,7 +75,7 @@ class Blocks(Struct, frozen=True, forbid_unknown_fields=True):
     """Timed blocks: the duration of each, from one synchronisation to the next, on the monotonic clock."""
 
     steps_per_block: Positive  #: steps between two synchronisations
-    #: duration of each timed block, in execution order; in a gang, that of its slowest rank
+    #: duration of each timed block, in execution order; in a process group, that of its slowest rank
     duration_ns: list[Positive]
     stopped_by: StoppedBy  #: the limit that ended the timing; `power_min`: another limit would have ended it earlier
 
@@ -108,7 +108,7 @@ class CostPart(Struct, frozen=True, forbid_unknown_fields=True):
 class Memory(Struct, frozen=True, forbid_unknown_fields=True):
     """Peak memory: on the device as counted by the framework, on the host as the resident set of the worker.
 
-    In a gang, it is the sum over its ranks; memory that they share counts for each.
+    In a process group, it is the sum over its ranks; memory that they share counts for each.
     """
 
     #: peak of the bytes allocated on the device, as counted by the framework
@@ -118,9 +118,9 @@ class Memory(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rank(Struct, frozen=True, forbid_unknown_fields=True):
-    """One process of a gang."""
+    """One rank of a process group."""
 
-    rank: Count  #: number of the process in its gang, from 0
+    rank: Count  #: number of the process in its group, from 0
     node: Count  #: place of its node in `allocation.nodes` and `machines`; 0 if there is one
     devices: list[Count]  #: numbers of the devices that it computed on
     #: its own duration of each timed block; the longest of all ranks is in `blocks.duration_ns`
@@ -260,7 +260,7 @@ class Interference(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     duration_s: Seconds  #: duration of the timed part, from before the first block to after the last
-    #: processor time of the trial's process, or of all ranks of its gang, divided by `duration_s`
+    #: processor time of the trial's process, or of all ranks of its process group, divided by `duration_s`
     own_busy_cores: Seconds
     #: processor time of all other processes divided by `duration_s`
     other_busy_cores: Annotated[Seconds | None, null_because("the operating system does not count it")]
@@ -317,7 +317,7 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     check: Annotated[Check | None, NOT_REACHED]  #: comparison of the outputs at a small size with the float64 reference
     preheat: Annotated[Preheat | None, NOT_REACHED]  #: the steps before timing
     blocks: Annotated[Blocks | None, NOT_REACHED]  #: the timed part
-    #: what each process of a gang measured, by rank; empty if one process computed the case, see docs/devices.md
+    #: what each rank of a process group measured; empty if one process computed the case, see docs/devices.md
     ranks: list[Rank]
     #: blocks of several devices with and without communication, by turns, after the timed part, see docs/devices.md;
     #: null for one device, or with the reason
@@ -325,7 +325,7 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     #: times of single tokens, each waited for; null if the steps generate no text, see docs/problems.md
     token_times: Annotated[TokenTimes | None, null_because("its steps generate no text")]
     cost: Annotated[CostPart | None, NOT_REACHED]  #: work of one step by the problem's formula
-    #: peak memory from the start of the process, read after timing; in a gang, the sum over its ranks
+    #: peak memory from the start of the process, read after timing; in a process group, the sum over its ranks
     memory: Annotated[Memory | None, SHARED]
     #: interference counters of the operating system during the timed part (in a duet, of both cases; over several
     #: nodes, what the ranks did is the sum, and the rest is that of the node where it is worst)

@@ -22,7 +22,8 @@ results/<run id>/<trial id>.profile.*.gz    the profiler's own file
 results/<run id>/<trial id>.profile.log     the standard error of the profiled worker
 results/<run id>/cut/                       the same of trials that do not count: their round was repeated
 
-of a gang, the names of logs and profilers' files have the rank after the trial id, unless it is 0: <trial id>.rank1.log
+In a process group, the names of logs and profilers' files have the rank after the trial id, unless it is 0:
+<trial id>.rank1.log
 """
 
 from __future__ import annotations

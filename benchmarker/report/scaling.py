@@ -1,4 +1,4 @@
-"""Scaling: speed-up over the number of devices beside the ideal, and what each device of a gang did."""
+"""Scaling: speed-up over the number of devices beside the ideal, and what each device of a process group did."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FACTORS = ("size", "contention", "imbalance", "communication")
 
 
 def scaling(study: Study) -> Section | None:
-    """Return the speed-ups of all series in a figure, and a table of the devices of gangs; None without a gang."""
+    """Return speed-ups of all series in a figure, and a table of the devices of process groups, None without one."""
     if all(record.case.devices == 1 for record in study.records):
         return None
     found = scalings(Cases.of_sides([Side(name, tuple(records)) for name, records in study.results]), study.derive)
@@ -123,7 +123,7 @@ def _table(found: Scalings) -> Table:
 
 
 def _devices(study: Study) -> list[Listing]:
-    """Return a table of the devices of all gangs, medians over trials."""
+    """Return a table of the devices of all process groups, medians over trials."""
     rows: list[tuple[Cell, ...]] = []
     for group in study.groups:
         count = group.records[0].case.devices

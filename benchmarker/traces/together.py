@@ -1,4 +1,4 @@
-"""One trace of all ranks of a gang: the event table holds the devices of all of them, on the clock that they share."""
+"""One trace of all ranks of a process group: its event table holds the devices of all, on the clock that they share."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SUMS = (
 
 
 def ingest_ranks(paths: Sequence[Path], expected: Expected) -> Ingested:
-    """Read the traces of all ranks of a gang on one machine, in their order; of a single process, its trace.
+    """Read the traces of all ranks of a process group on one machine, in their order; of a single process, its trace.
 
     If there are several devices, it is known how long each waited for the others. Raises `UserError`.
     """

@@ -12,7 +12,7 @@ import msgspec
 
 from benchmarker.api.case import Case, Mode
 from benchmarker.api.errors import UserError
-from benchmarker.api.framework import Device, Framework, FrameworkInfo, Gang, StepMarker
+from benchmarker.api.framework import Device, Framework, FrameworkInfo, ProcessGroup, StepMarker
 from benchmarker.api.problem import Data, Problem, Workload
 from benchmarker.hooks import parameters, registry
 from benchmarker.machine.description import usable_cores
@@ -33,7 +33,7 @@ class Bench:
     framework then has no profiler.
     """
 
-    def __init__(self, case: Case, profile_into: Path | None = None, group: Gang | None = None) -> None:
+    def __init__(self, case: Case, profile_into: Path | None = None, group: ProcessGroup | None = None) -> None:
         threads = case.threads
         if threads is None and case.ranks == case.devices > 1 and case.device == "cpu":
             threads = max(1, usable_cores() // case.ranks_per_node)

@@ -15,8 +15,8 @@
   below 200 MB, and read again what it stored.
 - paths: names that are not UTF-8, have line breaks, escape sequences or commands of a shell, or are too long, in every
   path of every command.
-- port: strangers come to the port of a gang before, between and after its ranks. Injection: one is taken for a rank, or
-  is told something. Hang: the ranks are delayed. Lost: a rank finds the port closed.
+- port: strangers come to the port of a process group before, between and after its ranks. Injection: one is taken
+  for a rank, or is told something. Hang: the ranks are delayed. Lost: a rank finds the port closed.
 
 The status is 1 if anything was counted. A count of 0 leaves a kind out.
 """

@@ -36,7 +36,7 @@ KINDS = [*SAID, "forty silent", "dripping", "reset"]
 
 
 def attacks(count: int, rng: random.Random) -> Tally:
-    """Let strangers come before, between and after the ranks of a gang, so many times."""
+    """Let strangers come before, between and after the ranks of a process group, so many times."""
     tally = Tally()
     for _ in range(count):
         strike([rng.choice(KINDS) for _ in range(rng.randint(1, 6))], rng, tally)
@@ -44,7 +44,7 @@ def attacks(count: int, rng: random.Random) -> Tally:
 
 
 def strike(kinds: list[str], rng: random.Random, tally: Tally) -> None:
-    """Let strangers of these kinds come to a gang."""
+    """Let strangers of these kinds come to a process group."""
     tally.attacks += 1
     addresses: list[Address] = []
     led: list[channel.Channel] = []

@@ -1,8 +1,8 @@
 """Check that a collective measured by the tool is as fast as in a bare loop of the same ranks.
 
-In each of several gangs of fresh processes, blocks of the tool's measuring loop alternate in random order with blocks
-of a hand-written loop of the framework's own calls. Each block takes as long as its slowest rank. The ratio of each
-gang is the median over its pairs; the interval is over gangs.
+In each of several fresh process groups, blocks of the tool's measuring loop alternate in random order with blocks of a
+hand-written loop of the framework's own calls. Each block takes as long as its slowest rank. The ratio of each process
+group is the median over its pairs; the interval is over process groups.
 """
 
 from __future__ import annotations
@@ -40,27 +40,27 @@ BUFFERS = 4
 @click.option("--op", type=click.Choice(OPS), multiple=True, default=OPS, show_default=True)
 @click.option("--bytes", "sizes", multiple=True, type=int, default=(1024, 2**20, 2**24), show_default=True)
 @click.option("--devices", default=2, show_default=True)
-@click.option("--gangs", type=click.IntRange(min=6), default=6, show_default=True)
+@click.option("--groups", type=click.IntRange(min=6), default=6, show_default=True)
 @click.option("--pairs", default=40, show_default=True)
-def main(framework: str, op: tuple[str, ...], sizes: tuple[int, ...], devices: int, gangs: int, pairs: int) -> None:
+def main(framework: str, op: tuple[str, ...], sizes: tuple[int, ...], devices: int, groups: int, pairs: int) -> None:
     """Print the step time, the bus bandwidth, and the tool's step time divided by the bare loop's."""
     print(
-        f"{'collective':15} {'bytes':>9} {'framework':9} {'step':>10} {'bus':>11}   tool / bare, 95% over {gangs} gangs"
+        f"{'collective':15} {'bytes':>9} {'framework':9} {'step':>10} {'bus':>11}   tool / bare, 95%, {groups} groups"
     )
     for each in framework.split(","):
         for name in op:
             for size in sizes:
-                found = [of_gang(each, name, size, devices, pairs, seed) for seed in range(gangs)]
-                step_s = statistics.median(gang["step_s"] for gang in found)
+                found = [of_group(each, name, size, devices, pairs, seed) for seed in range(groups)]
+                step_s = statistics.median(group["step_s"] for group in found)
                 bus = size * bus_factor(name, devices) / step_s / 1e9
-                logs = [statistics.median(gang["logs"]) for gang in found]
+                logs = [statistics.median(group["logs"]) for group in found]
                 print(
                     f"{name:15} {size:>9} {each:9} {1e6 * step_s:7.1f} us {bus:6.3f} GB/s   {ratio(logs)}", flush=True
                 )
 
 
-def of_gang(framework: str, op: str, size: int, devices: int, pairs: int, seed: int) -> dict[str, Any]:
-    """Run the ranks of a gang; returns what rank 0 has measured."""
+def of_group(framework: str, op: str, size: int, devices: int, pairs: int, seed: int) -> dict[str, Any]:
+    """Run the ranks of a process group; returns what rank 0 has measured."""
     ranks = devices if framework == "torch" else 1
     words = [sys.executable, __file__, "--rank", json.dumps([framework, op, size, devices, pairs, seed])]
     first = subprocess.Popen([*words, "0"], stdout=subprocess.PIPE, text=True)

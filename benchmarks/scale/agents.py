@@ -1,8 +1,8 @@
 """What many agents cost their parent: time until all have answered, messages per second, its CPU time and its memory.
 
-Real agents are those of a gang over nodes, all on this machine. Played ones are a shell that answers what an agent
-answers, and then tells a number of progress events as fast as they can be heard. With `--trials`, they make so many
-trials of a run, and what the launcher has started on nodes is counted.
+Real agents are those of a process group over nodes, all on this machine. Played ones are a shell that answers what an
+agent answers, and then tells a number of progress events as fast as they can be heard. With `--trials`, they make so
+many trials of a run, and what the launcher has started on nodes is counted.
 """
 
 from __future__ import annotations

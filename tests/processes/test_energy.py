@@ -104,7 +104,7 @@ def card(uuid, number, watts):
 
 
 @pytest.mark.slow
-def test_the_energy_of_a_gang_is_that_of_all_its_cards(trial):
+def test_the_energy_of_a_process_group_is_that_of_all_its_cards(trial):
     cards = [card(AA, 1, 100.0), card(BB, 2, 300.0)]
     record, _ = trial("--power-min=1", "--devices=2", cards=cards, seen=f"{AA},{BB}")
     energy = record.energy
@@ -116,7 +116,7 @@ def test_the_energy_of_a_gang_is_that_of_all_its_cards(trial):
     assert energy.steps == record.blocks.steps_per_block * len(record.blocks.duration_ns)
 
 
-def test_an_idle_card_beside_a_gang_of_unknown_cards_leaves_no_energy(trial):
+def test_an_idle_card_beside_a_process_group_of_unknown_cards_leaves_no_energy(trial):
     cards = [card(AA, 1, 100.0), card(BB, 2, 300.0), card("GPU-cc", 3, 50.0)]
     record, _ = trial("--power-min=1", "--devices=2", cards=cards, seen=f"{AA},{BB}")
     assert record.energy.energy_J is None

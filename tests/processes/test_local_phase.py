@@ -1,4 +1,4 @@
-"""The local phase of a gang: what each device does without communication, told apart from what all do together.
+"""The local phase of a process group: what each device does without communication, apart from what all do together.
 
 The toy sleeps by a clock of its own, so that its times are exact.
 """

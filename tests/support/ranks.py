@@ -11,7 +11,7 @@ from benchmarker.hooks import registry
 LIMIT_S = 300
 
 
-class Gang:
+class ProcessGroup:
     """What `Framework.join` takes; rank 0 sends to the others through a pipe for each."""
 
     host = own_host = "127.0.0.1"
@@ -42,7 +42,7 @@ def on_devices(framework: str, devices: int, precision: str, function: Callable[
     processes = [
         context.Process(
             target=_call,
-            args=(framework, devices // ranks, precision, Gang(rank, queues), pipes[rank][1], function, args),
+            args=(framework, devices // ranks, precision, ProcessGroup(rank, queues), pipes[rank][1], function, args),
             daemon=True,
         )
         for rank in range(ranks)
@@ -60,11 +60,17 @@ def on_devices(framework: str, devices: int, precision: str, function: Callable[
 
 
 def _call(
-    framework: str, devices: int, precision: str, gang: Gang, sender: Any, function: Callable[..., Any], args: Any
+    framework: str,
+    devices: int,
+    precision: str,
+    group: ProcessGroup,
+    sender: Any,
+    function: Callable[..., Any],
+    args: Any,
 ) -> None:
     opened = registry.load([f"framework.{framework}"]).hook.make_framework(
         device="cpu", precision=precision, threads=None if devices > 1 else 1, profiling="no", devices=devices
     )
-    if gang.ranks > 1:
-        opened.join(gang)
+    if group.ranks > 1:
+        opened.join(group)
     sender.send(function(opened, *args))

@@ -30,7 +30,7 @@ TOY = {
                 cards = os.environ["TOY_CARD"].split(",")
                 devices.append(Device("cuda", "toy card", ("fp32",), uuid=cards[0], count=len(cards)))
             return FrameworkInfo(
-                "toy", "1.0", tuple(devices), "never", {"toy": "1.0"}, ("TOY_CARD",), gang="process_per_device"
+                "toy", "1.0", tuple(devices), "never", {"toy": "1.0"}, ("TOY_CARD",), group="process_per_device"
             )
 
         @hookimpl
@@ -38,14 +38,14 @@ TOY = {
             return Toy()
 
         class Toy(Framework):
-            gang = None
-            def join(self, gang): self.gang = gang
+            group = None
+            def join(self, group): self.group = group
             def is_lost_peer(self, error): return "toy peer" in str(error)
             def synchronize(self, result): pass
             def is_finite(self, result): return result == result
             def threads(self): return 1
             def settings(self):
-                return {"no text": 1} if self.gang and os.environ.get("TOY_INVALID") == str(self.gang.rank) else {}
+                return {"no text": 1} if self.group and os.environ.get("TOY_INVALID") == str(self.group.rank) else {}
             def peak_memory_bytes(self): return None
             def profile(self, folder):
                 told = os.environ.get("TOY_PROFILER")
@@ -53,7 +53,7 @@ TOY = {
             @contextmanager
             def traced(self, folder, told):
                 # In each step of 100 us, rank r computes for 20 us + 10 us * r, then all reduce until 90 us.
-                rank, events, numbers = self.gang.rank, [], []
+                rank, events, numbers = self.group.rank, [], []
                 if told == f"fails on rank {rank}": raise ValueError("told to fail")
                 if told == f"exits on rank {rank}": os._exit(7)
                 def event(name, category, ts, dur, tid, **args):
@@ -200,12 +200,12 @@ TOY = {
         def describe_workload():
             return Support({"inference": ("fp32", "fp64")}, parallel=("none",))
 
-        FAULTY = int(os.environ.get("TOY_RANK", "0"))  # the rank of a gang that has the fault
+        FAULTY = int(os.environ.get("TOY_RANK", "0"))  # the rank of a process group that has the fault
         LONGER = 1 + float(os.environ.get("TOY_LONGER", "0"))  # the work of a step on a machine made slow on purpose
 
         @hookimpl
         def build_workload(framework, params, data, case):
-            rank = framework.gang.rank if framework.gang else 0
+            rank = framework.group.rank if framework.group else 0
             small = len(data.batches) == 3
             taken = 0
 
@@ -294,7 +294,7 @@ TOY = {
 
         @hookimpl
         def build_workload(framework, params, case):
-            rank, ranks = (framework.gang.rank, framework.gang.ranks) if framework.gang else (0, 1)
+            rank, ranks = (framework.group.rank, framework.group.ranks) if framework.group else (0, 1)
             if case.independent: rank = int(os.environ["CUDA_VISIBLE_DEVICES"])
 
             def local_s(rank):

@@ -59,8 +59,8 @@ def cases_output(
     """Yield a line for each case and side: medians over its successful trials with their spread, and how many went how.
 
     The metrics are those `chosen`, or else the headline metrics, of which only the step time has a spread. Below the
-    table stands what failed, whether numbers of threads differ and, unless metrics are chosen, what profiled gangs
-    exchange. Raises `UserError` if a chosen metric is unknown.
+    table stands what failed, whether numbers of threads differ and, unless metrics are chosen, what profiled process
+    groups exchange. Raises `UserError` if a chosen metric is unknown.
     """
     skew = [] if chosen else skewed([record for group in groups for record in group.records])
     derived = [

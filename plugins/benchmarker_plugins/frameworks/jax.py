@@ -16,7 +16,17 @@ import numpy as np
 import threadpoolctl
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
-from benchmarker import PRECISIONS, Device, Framework, FrameworkInfo, Gang, Profiling, StepMarker, UserError, hookimpl
+from benchmarker import (
+    PRECISIONS,
+    Device,
+    Framework,
+    FrameworkInfo,
+    ProcessGroup,
+    Profiling,
+    StepMarker,
+    UserError,
+    hookimpl,
+)
 
 _VARIABLES = (
     "JAX_COMPILATION_CACHE_DIR",
@@ -69,7 +79,7 @@ def describe_framework() -> FrameworkInfo:
         compile="always",
         libraries=libraries,
         variables=_VARIABLES,
-        gang="process_per_node",
+        group="process_per_node",
         executions=("jitted",),
     )
 
@@ -137,9 +147,9 @@ def _reserved_port(host: str) -> Iterator[int]:
         yield reserved.getsockname()[1]
 
 
-def _refuse_unreachable(gang: Gang) -> None:
+def _refuse_unreachable(group: ProcessGroup) -> None:
     """Raise `UserError` if other nodes cannot reach gloo, for which JAX chooses the address of this host's name."""
-    name, own = socket.gethostname(), ip_address(gang.own_host)
+    name, own = socket.gethostname(), ip_address(group.own_host)
     try:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)[0][4][0]
     except OSError:
@@ -152,7 +162,7 @@ def _refuse_unreachable(gang: Gang) -> None:
 
 
 class JaxFramework(Framework):
-    """JAX on some devices of a platform, or on so many of each process of a gang.
+    """JAX on some devices of a platform, or on so many of each rank of a process group.
 
     A device executes work in order, so waiting for the last result suffices.
     """
@@ -162,19 +172,19 @@ class JaxFramework(Framework):
         self._count = count
         self._ranks = 1
 
-    def join(self, gang: Gang) -> None:
-        """Join the processes of the gang by JAX's coordination service, which listens at the address of rank 0."""
+    def join(self, group: ProcessGroup) -> None:
+        """Join the process group by JAX's coordination service, which listens at the address of rank 0."""
         if self.platform == "cpu":
-            _refuse_unreachable(gang)
-        self._ranks = gang.ranks
+            _refuse_unreachable(group)
+        self._ranks = group.ranks
         jax.config.update("jax_enable_preemption_service", False)  # it would take SIGTERM
-        with _reserved_port(gang.host) if gang.rank == 0 else nullcontext() as port:
-            host = f"[{gang.host}]" if ":" in gang.host else gang.host
-            address = f"{host}:{gang.broadcast(port)}"
+        with _reserved_port(group.host) if group.rank == 0 else nullcontext() as port:
+            host = f"[{group.host}]" if ":" in group.host else group.host
+            address = f"{host}:{group.broadcast(port)}"
             jax.distributed.initialize(
                 address,
-                gang.ranks,
-                gang.rank,
+                group.ranks,
+                group.rank,
                 local_device_ids=range(self._count),
                 initialization_timeout=_NO_LIMIT_S,
                 heartbeat_timeout_seconds=_NO_LIMIT_S,

@@ -19,7 +19,7 @@ from torch._C._distributed_c10d import HashStore, Store, TCPStore
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from benchmarker import PRECISIONS, Device, Framework, FrameworkInfo, Gang, StepMarker, hookimpl
+from benchmarker import PRECISIONS, Device, Framework, FrameworkInfo, ProcessGroup, StepMarker, hookimpl
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -88,7 +88,7 @@ def describe_framework() -> FrameworkInfo:
         compile="optional",
         libraries={"torch": str(torch.__version__)},
         variables=_VARIABLES,
-        gang="process_per_device",
+        group="process_per_device",
         executions=("eager", "compiled"),
     )
 
@@ -127,13 +127,13 @@ def scope(name: str) -> AbstractContextManager[Any]:
 _NO_SCOPE = nullcontext()
 
 
-def _first_store(gang: Gang) -> TCPStore:
-    """Return the store of a gang, whose port is open at the address of rank 0 alone."""
-    kind = socket.AF_INET6 if ":" in gang.host else socket.AF_INET
-    with socket.create_server((gang.host, 0), family=kind, backlog=gang.ranks) as server:
+def _first_store(group: ProcessGroup) -> TCPStore:
+    """Return the store of a process group, whose port is open at the address of rank 0 alone."""
+    kind = socket.AF_INET6 if ":" in group.host else socket.AF_INET
+    with socket.create_server((group.host, 0), family=kind, backlog=group.ranks) as server:
         port = server.getsockname()[1]
         descriptor = server.detach()  # the store closes it
-    return TCPStore(gang.host, port, gang.ranks, True, wait_for_workers=False, master_listen_fd=descriptor)
+    return TCPStore(group.host, port, group.ranks, True, wait_for_workers=False, master_listen_fd=descriptor)
 
 
 def _choose_interface(host: str) -> None:
@@ -145,7 +145,7 @@ def _choose_interface(host: str) -> None:
 
 
 class TorchFramework(Framework):
-    """PyTorch on one device, or on that of a `rank` of a gang, the `local_rank`th of its node; `mesh` has all.
+    """PyTorch on one device, or on that of a `rank` of a process group, the `local_rank`th of its node; `mesh` has all.
 
     It `sends` to the others, unless it is `silent`.
     """
@@ -157,25 +157,25 @@ class TorchFramework(Framework):
         self.mesh: DeviceMesh | None = None
         self.sends = True
 
-    def join(self, gang: Gang) -> None:
-        """Join the processes of the gang in the default process group."""
-        self.rank, self.local_rank, self.ranks = gang.rank, gang.local_rank, gang.ranks
+    def join(self, group: ProcessGroup) -> None:
+        """Join the process group, as the default one of PyTorch."""
+        self.rank, self.local_rank, self.ranks = group.rank, group.local_rank, group.ranks
         if self.device.type == "cuda":
-            torch.cuda.set_device(gang.local_rank)
-        if not ipaddress.ip_address(gang.own_host).is_loopback:
-            _choose_interface(gang.own_host)
-        first = _first_store(gang) if gang.rank == 0 else None
-        port = gang.broadcast(first.port if first else None)
-        self._group(first or TCPStore(gang.host, port, gang.ranks, False))
-        self.mesh = init_device_mesh(self.device.type, (gang.ranks,))
+            torch.cuda.set_device(group.local_rank)
+        if not ipaddress.ip_address(group.own_host).is_loopback:
+            _choose_interface(group.own_host)
+        first = _first_store(group) if group.rank == 0 else None
+        port = group.broadcast(first.port if first else None)
+        self._group(first or TCPStore(group.host, port, group.ranks, False))
+        self.mesh = init_device_mesh(self.device.type, (group.ranks,))
 
     def communicate(self) -> None:
-        """Make sure that there is a process group: a process that is in no gang gets one of its own."""
+        """Make sure that there is a process group: a process that has joined none gets one of its own."""
         if not dist.is_initialized():
             self._group(HashStore())
 
     def silent(self) -> "TorchFramework":
-        """Return the same rank in a gang whose exchanges send nothing, and leave any values; all ranks must call this.
+        """Return the same rank in a group whose exchanges send nothing, and leave any values; all ranks must call this.
 
         What is built with it does the work of the rank alone, and its results are wrong.
         """

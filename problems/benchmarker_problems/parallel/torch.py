@@ -1,6 +1,6 @@
 """Training on several devices in PyTorch, each with a process: DistributedDataParallel, FSDP2 and DTensor.
 
-Their modules take half a second to import: only a process that is in a gang does so.
+Their modules take half a second to import: only a process that is in a process group does so.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -85,5 +85,5 @@ def whole(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def with_local(made: Workload, framework: TorchFramework, build: Callable[[TorchFramework], Workload]) -> Workload:
-    """Return the workload of a rank with the step that `build` makes for the same rank of a gang that sends nothing."""
+    """Return the workload of a rank with the step that `build` makes for the same rank of a group that sends none."""
     return made if framework.ranks == 1 else replace(made, local=lambda: [build(framework.silent()).step])

@@ -103,7 +103,7 @@ def test_no_host_user_path_or_serial_number_is_left_anywhere(theirs):
         assert not [word for word in SECRETS if word.encode() in content], path.name
 
 
-def test_the_nodes_of_a_gang_have_pseudonyms_wherever_they_stand():
+def test_the_nodes_of_a_process_group_have_pseudonyms_wherever_they_stand():
     plain = record(0)
     second = msgspec.structs.replace(plain.machine, host="secret-9")
     case = msgspec.structs.replace(plain.case, devices=2, nodes=2, ranks=2)

@@ -43,7 +43,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
             device = (
                 Device("cuda", "Card", ("fp32",), count=gpus) if gpus else Device("cpu", "CPU", ("fp32",), count=None)
             )
-            info = FrameworkInfo("torch", "2", (device,), "never", {}, gang="process_per_device")
+            info = FrameworkInfo("torch", "2", (device,), "never", {}, group="process_per_device")
             parallel = {"collective": ("none",), "gpt2": STRATEGIES, "llama": STRATEGIES}.get(problem, ())
             return {
                 name: Ability(info, Support({"inference": ("fp32",), "training": ("fp32",)}, parallel=parallel))

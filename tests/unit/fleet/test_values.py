@@ -64,9 +64,9 @@ def test_runs_of_hosts_that_were_copied_together_are_a_fleet(tmp_path: Path, com
 def test_trials_over_several_nodes_are_not_those_of_their_first(tmp_path: Path) -> None:
     for number in range(3):
         store(tmp_path / f"host{number}", f"host{number}", 1.0, 9)
-    gang = make_record(5.0, run="gang", case={"devices": 2, "nodes": 2, "ranks": 2})
-    machine = msgspec.structs.replace(gang.machine, host="host1")
-    (tmp_path / "gang.json").write_bytes(encode(msgspec.structs.replace(gang, machine=machine)))
+    group = make_record(5.0, run="group", case={"devices": 2, "nodes": 2, "ranks": 2})
+    machine = msgspec.structs.replace(group.machine, host="host1")
+    (tmp_path / "group.json").write_bytes(encode(msgspec.structs.replace(group, machine=machine)))
     measured = values.read([tmp_path])
     assert [node.trials for node in measured.nodes.values()] == [9, 9, 9]
     assert len(measured.cases) == 1
@@ -74,8 +74,8 @@ def test_trials_over_several_nodes_are_not_those_of_their_first(tmp_path: Path) 
         "not counted: 1 trial over several nodes, which cannot be attributed to one"
         in judge(measured, 0.05, 0.02).doubts
     )
-    with pytest.raises(UserError, match=r"no record of one node was read from .*gang\.json"):
-        values.read([tmp_path / "gang.json"])
+    with pytest.raises(UserError, match=r"no record of one node was read from .*group\.json"):
+        values.read([tmp_path / "group.json"])
 
 
 def test_a_damaged_record_is_named(tmp_path: Path, command: Any) -> None:

@@ -46,7 +46,7 @@ def test_a_visible_index_is_matched_by_uuid(two_gpus, index, variables, uuid):
     assert gpus.environment(index, variables) == {"CUDA_VISIBLE_DEVICES": uuid}
 
 
-def test_a_gang_sees_as_many_gpus_as_it_asks_for_if_there_are_so_many(two_gpus):
+def test_a_process_group_sees_as_many_gpus_as_it_asks_for_if_there_are_so_many(two_gpus):
     assert gpus.environment(None, {}, 2) == {"CUDA_VISIBLE_DEVICES": "GPU-aaaa,GPU-bbbb"}
     assert gpus.environment(None, {"CUDA_VISIBLE_DEVICES": "1,0"}, 4) == {"CUDA_VISIBLE_DEVICES": "GPU-bbbb,GPU-aaaa"}
 

@@ -216,7 +216,7 @@ def test_a_suite_case_on_several_devices_has_several_cases_in_the_plan(framework
 
 def test_ways_to_divide_a_step_share_the_case_of_one_device(frameworks):
     able, _, _ = frameworks
-    info = FrameworkInfo("f", "1.0", (Device("cpu", "a CPU", ("fp32",), count=None),), "never", {}, gang="one_process")
+    info = FrameworkInfo("f", "1.0", (Device("cpu", "a CPU", ("fp32",), count=None),), "never", {}, group="one_process")
     able["torch"] = Ability(info, Support({"inference": ("fp32",)}, parallel=("dp", "tp")))
     axes = {"devices": [1, 2], "parallel": ["dp", "tp"]}
     cases, _ = build.make_cases(build.factors.expand(described(base=BASE, axes=axes, cases=[], name=None)))

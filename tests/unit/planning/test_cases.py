@@ -73,22 +73,22 @@ def test_exclusions_are_refused_where_all_of_them_hold():
         make(able, precision="fp64", params={"transpose_a": True})
 
 
-def gang(*parallel, by="one_process"):
+def grouped(*parallel, by="one_process"):
     """What a framework supports that computes on any number of devices."""
-    info = FrameworkInfo("f", "1.0", (Device("cpu", "a CPU", ("fp32",), count=None),), "never", {}, gang=by)
+    info = FrameworkInfo("f", "1.0", (Device("cpu", "a CPU", ("fp32",), count=None),), "never", {}, group=by)
     rules = ({"parallel": "tp", "precision": "fp32", "transpose_b": "true"},)
     return Ability(info, Support({"inference": ("fp32",)}, exclusions=rules, parallel=parallel))
 
 
 def test_several_devices_divide_a_step_as_requested_or_as_the_implementation_prefers():
-    able = gang("dp", "tp")
+    able = grouped("dp", "tp")
     assert [make(able, devices=2, parallel=way).parallel for way in (None, "dp", "tp")] == ["dp", "dp", "tp"]
-    assert make(gang("none"), devices=2).parallel == "none"
+    assert make(grouped("none"), devices=2).parallel == "none"
     assert "--devices=2 --parallel=tp" in command_line(make(able, devices=2, parallel="tp"))
 
 
 def test_on_one_device_all_ways_to_divide_a_step_are_the_same_case():
-    able = gang("dp", "tp")
+    able = grouped("dp", "tp")
     cases = [make(able, parallel=way) for way in (None, "none", "dp", "tp")]
     assert all(case == cases[0] for case in cases)
     assert "--parallel" not in command_line(cases[0])
@@ -97,13 +97,13 @@ def test_on_one_device_all_ways_to_divide_a_step_are_the_same_case():
 @pytest.mark.parametrize(
     ("able", "given", "message"),
     [
-        (gang("dp", "tp"), {"parallel": "fsdp"}, "does not support --parallel=fsdp; it supports: dp, tp"),
-        (gang("dp"), {"parallel": "none", "devices": 2}, "does not support --parallel=none; it supports: dp"),
-        (gang("none"), {"parallel": "dp", "devices": 2}, "does not support --parallel=dp; omit it"),
-        (gang(), {"parallel": "dp"}, "does not support --parallel=dp; omit it"),
-        (gang(), {"parallel": "dp", "devices": 2}, "gemm in f computes on one device; omit --devices=2"),
+        (grouped("dp", "tp"), {"parallel": "fsdp"}, "does not support --parallel=fsdp; it supports: dp, tp"),
+        (grouped("dp"), {"parallel": "none", "devices": 2}, "does not support --parallel=none; it supports: dp"),
+        (grouped("none"), {"parallel": "dp", "devices": 2}, "does not support --parallel=dp; omit it"),
+        (grouped(), {"parallel": "dp"}, "does not support --parallel=dp; omit it"),
+        (grouped(), {"parallel": "dp", "devices": 2}, "gemm in f computes on one device; omit --devices=2"),
         (
-            gang("dp", "tp"),
+            grouped("dp", "tp"),
             {"parallel": "tp", "devices": 2, "params": {"transpose_b": True}},
             "gemm in f does not support --parallel=tp with --precision=fp32 with --transpose-b",
         ),
@@ -132,18 +132,18 @@ def two_nodes(monkeypatch):
     ],
 )
 def test_a_framework_has_a_process_for_each_device_or_one_for_those_of_a_node(two_nodes, by, nodes, ranks, devices):
-    case = make(gang("dp", by=by), devices=4, nodes=nodes)
+    case = make(grouped("dp", by=by), devices=4, nodes=nodes)
     assert (case.nodes, case.ranks) == (nodes, ranks)
     assert [[*case.devices_of(rank)] for rank in range(ranks)] == devices
-    assert make(gang("dp", by=by), devices=4, nodes=nodes, independent=True).ranks == 4
+    assert make(grouped("dp", by=by), devices=4, nodes=nodes, independent=True).ranks == 4
 
 
 def test_one_process_for_all_devices_is_on_one_node(two_nodes, monkeypatch):
     monkeypatch.setattr("benchmarker.planning.cases.usable_cores", lambda: 2)
     ways = ("process_per_device", "process_per_node", "one_process")
-    assert [make(gang("dp", by=by), devices=4).nodes for by in ways] == [2, 2, 1]
+    assert [make(grouped("dp", by=by), devices=4).nodes for by in ways] == [2, 2, 1]
     with pytest.raises(UserError, match="f computes in one process, on one node; omit --nodes=2"):
-        make(gang("dp"), devices=4, nodes=2)
+        make(grouped("dp"), devices=4, nodes=2)
 
 
 def test_compile_is_refused_where_nothing_compiles():

@@ -294,7 +294,7 @@ def test_without_a_sensor_the_reasons_stand_where_the_energy_would():
     assert account().reasons["energy"] == "no meter was read (--power=none)"
 
 
-GANG = Timed("cuda", "GPU-aa", None, steps=400, samples=800, step_s=0.1, devices=2, others=("GPU-cc",))
+GROUP = Timed("cuda", "GPU-aa", None, steps=400, samples=800, step_s=0.1, devices=2, others=("GPU-cc",))
 
 
 def test_energy_of_several_devices_is_that_of_their_cards_and_a_processor_counts_once():
@@ -302,7 +302,7 @@ def test_energy_of_several_devices_is_that_of_their_cards_and_a_processor_counts
         {channel(uuid=f"GPU-{name}{name}"): rising(Constant(100.0 * at)) for at, name in enumerate("abc", 1)}
     )
     node = sampled({channel(uuid="package-0", domain="package"): rising(Constant(50.0))}, meter="rapl")
-    energy = account(cards, node, timed=GANG).energy
+    energy = account(cards, node, timed=GROUP).energy
     assert [sensor.id for sensor in energy.sensors if sensor.measured] == ["GPU-aa", "GPU-cc"]
     assert energy.energy_J == pytest.approx(400 * 40, rel=1e-3)
     assert energy.total_J == pytest.approx((600 + 50) * 40, rel=1e-3)
@@ -310,11 +310,11 @@ def test_energy_of_several_devices_is_that_of_their_cards_and_a_processor_counts
 
 def test_cards_that_cannot_be_read_leave_no_energy_of_several_devices():
     one = sampled({channel(): rising(Constant(100.0))})
-    found = account(one, timed=GANG)
+    found = account(one, timed=GROUP)
     assert found.energy.energy_J is None
     assert found.reasons["energy.energy_J"] == "2 cards ran it, but only 1 can be read"
     missing = sampled({channel(): rising(Constant(100.0)), channel(uuid="GPU-cc"): math.nan})
-    assert account(missing, timed=GANG).energy.energy_J is None
+    assert account(missing, timed=GROUP).energy.energy_J is None
 
 
 def test_a_processor_that_is_divided_has_the_energy_of_its_packages():

@@ -1,4 +1,4 @@
-"""The ranks of a gang are on nodes that the record knows."""
+"""The ranks of a process group are on nodes that the record knows."""
 
 import msgspec
 import pytest

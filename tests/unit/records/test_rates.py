@@ -54,8 +54,8 @@ def test_steps_that_are_waited_for_are_compared_with_those_of_the_blocks():
 def test_a_single_step_that_costs_much_besides_proves_nothing():
     assert ratio(made(0.001, 100, preheat=Preheat("fixed", 0.6, 3, [])), WARM_UP) is None
     assert ratio(made(0.0001, 1000, preheat=preheated(5000.0)), PREHEAT) is None
-    gang = {"devices": 2, "ranks": 2}
-    assert ratio(made(0.01, 10, preheat=preheated(50.0), case=gang), PREHEAT) is None
+    group = {"devices": 2, "ranks": 2}
+    assert ratio(made(0.01, 10, preheat=preheated(50.0), case=group), PREHEAT) is None
 
 
 def test_warm_up_that_is_left_in_the_first_blocks_does_not_count():

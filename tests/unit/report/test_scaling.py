@@ -73,7 +73,7 @@ def test_several_devices_without_one_are_named(page_of, place):
     assert "no case of one device has the same work" in section.points[0]
 
 
-def test_without_gangs_there_is_no_section(page_of, place):
+def test_without_process_groups_there_is_no_section(page_of, place):
     assert all(section.key != "scaling" for section in page_of(place(trials(1.0, 1))).sections)
 
 

@@ -1,4 +1,4 @@
-"""What JAX does before it joins a gang over several nodes."""
+"""What JAX does before it joins a process group over several nodes."""
 
 import socket
 from types import SimpleNamespace
@@ -40,9 +40,9 @@ def test_a_name_by_which_no_other_node_reaches_this_one_is_refused(monkeypatch, 
 
     monkeypatch.setattr(socket, "gethostname", lambda: "box")
     monkeypatch.setattr(socket, "getaddrinfo", resolved)
-    gang = SimpleNamespace(own_host=own)
+    group = SimpleNamespace(own_host=own)
     if message:
         with pytest.raises(UserError, match=message):
-            jax._refuse_unreachable(gang)
+            jax._refuse_unreachable(group)
     else:
-        jax._refuse_unreachable(gang)
+        jax._refuse_unreachable(group)

@@ -1,4 +1,4 @@
-"""Profiles of gangs of real frameworks: what the devices exchange is what the formula says, or differs as explained."""
+"""Profiles of process groups of real frameworks: devices exchange what the formula says, or differ as explained."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Gangs over several nodes, which are all this machine: an agent on each starts its ranks and tells of them."""
+"""Process groups over several nodes, which are all this machine: an agent on each starts its ranks."""
 
 import json
 import os

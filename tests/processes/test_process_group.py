@@ -1,4 +1,4 @@
-"""A gang: one trial of several ranks, each a process; here they are the toy's, which communicate nothing."""
+"""A process group: one trial of several ranks, each a process; here they are the toy's, which communicate nothing."""
 
 import json
 import os
@@ -80,7 +80,7 @@ def test_a_number_of_devices_is_an_axis(cli):
     assert "2 devices" in shown.stdout
 
 
-def test_one_device_is_no_gang(cli):
+def test_one_device_is_no_process_group(cli):
     record = one(cli(*RUN[:-1], "--blocks=2", "--json"))
     assert (record["case"]["devices"], record["case"]["ranks"], record["ranks"]) == (1, 1, [])
 
@@ -172,11 +172,11 @@ def workers(pid):
         if len(guards) == 3:
             return [guard.children()[0] for guard in guards]
         time.sleep(0.1)
-    raise AssertionError("no gang was seen")
+    raise AssertionError("no process group was seen")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_nothing_is_left_of_a_gang_whose_parent_ends(toy_folder, tmp_path, number):
+def test_nothing_is_left_of_a_process_group_whose_parent_ends(toy_folder, tmp_path, number):
     with started(toy_folder, tmp_path) as run:
         ranks = workers(run.pid)
         run.send_signal(number)
@@ -196,7 +196,7 @@ def test_nothing_is_left_of_a_gang_whose_parent_ends(toy_folder, tmp_path, numbe
         (("--framework=numpy", "--problem=gemm", "--devices=2"), "numpy computes on one device; omit --devices=2"),
     ],
 )
-def test_what_no_gang_can_do_is_refused_before_anything_runs(cli, tmp_path, words, message):
+def test_what_no_process_group_can_do_is_refused_before_anything_runs(cli, tmp_path, words, message):
     done = cli("run", *words)
     assert done.returncode == 2
     assert message in done.stderr
@@ -276,7 +276,7 @@ def test_more_gpus_than_the_framework_sees_are_refused(cli):
 
 
 def pair(rank=1):
-    """Both ends of a gang of two."""
+    """Both ends of a process group of two."""
     published = []
     leader = []
     thread = threading.Thread(

@@ -1,4 +1,4 @@
-"""Gangs over several nodes of a real Slurm: their ranks make one record, and nothing is left, however they end."""
+"""Process groups over several nodes of a real Slurm: the ranks make one record, and nothing is left at any end."""
 
 from __future__ import annotations
 
@@ -295,7 +295,7 @@ def test_a_lost_node_is_named_and_its_trial_is_repeated_elsewhere(slurm, submit,
         slurm.start(nodes[1])
 
 
-def test_a_cancelled_gang_leaves_nothing_on_any_node(slurm, submit, none_left) -> None:
+def test_a_cancelled_process_group_leaves_nothing_on_any_node(slurm, submit, none_left) -> None:
     job = submit("time=5", settings="nodes = 2", blocks=100_000)
     begun(job)
     workers = [each for each in psutil.process_iter() if _is_worker(each, slurm)]
