@@ -53,8 +53,8 @@ def preview(plan: Plan, results: Path, with_probes: bool) -> Output:
 def _parts(plan: Plan, forecast: Forecast) -> Iterator[Part]:
     cases = case_columns([factors_of(case) for case in plan.cases], wide=False)
     yield from cases.shared
-    if cases.headings:
-        yield Table.of(cases.headings, cases.cells)
+    if cases.columns:
+        yield Table.of_columns(cases.columns)
     yield (
         f"\n{count(len(plan.cases), 'case')}, {count(plan.trials, 'trial')} of each ({plan.design}): "
         f"{count(len(plan.processes()), 'process', 'processes')}"

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 from benchmarker.comparing.diagnosis import skewed
 from benchmarker.formatting import count
 from benchmarker.records.factors import varying
-from benchmarker.records.step_times import MEAN_STEP_TIME
 from benchmarker.report.page_model import Listing, Section
 from benchmarker.report.study import named_columns, names_of
-from benchmarker.tables.table import Column, Table
+from benchmarker.tables.results import counts, metrics
+from benchmarker.tables.table import Table
 
 if TYPE_CHECKING:
-    from benchmarker.api.metric import Metric
     from benchmarker.report.study import Study
 
 
@@ -63,29 +62,16 @@ def _compared(study: Study) -> str:
 
 def results(study: Study) -> Section:
     """Return the table of configurations with their headline metrics, medians over trials."""
-    shown: dict[str, Metric] = {}
     skew = skewed(study.records)
-    for group in study.groups:
-        for record in group.ok:
-            for name, metric in study.derive(record).items():
-                if (metric.headline or (skew and name == MEAN_STEP_TIME)) and metric.value is not None:
-                    shown.setdefault(name, metric)
-    names = {name: metric.unit for name, metric in sorted(shown.items(), key=lambda pair: pair[1].order)}
-    columns = (
-        *named_columns(study),
-        *(Column(name, unit, numeric=True) for name, unit in names.items()),
-        Column("trials", numeric=True),
-        Column("failed", numeric=True),
+    names = [names_of(study, group) for group in study.groups]
+    table = Table.of_columns(
+        [
+            *((column, [name[at] for name in names]) for at, column in enumerate(named_columns(study))),
+            *metrics([group.ok for group in study.groups], study.derive, skew=skew),
+            *counts(study.groups),
+        ]
     )
-    rows = [
-        (
-            *names_of(study, group),
-            *(study.median(group, name) for name in names),
-            len(group.records),
-            len(group.records) - len(group.ok),
-        )
-        for group in study.groups
-    ]
-    table = Table(columns, tuple(rows))
     caption = " ".join(["Medians over the successful trials.", *(f"{note[0].upper()}{note[1:]}." for note in skew)])
-    return Section("results", "Results", (), (Listing("Configurations", table, caption, searched=len(rows) > 10),))
+    return Section(
+        "results", "Results", (), (Listing("Configurations", table, caption, searched=len(study.groups) > 10),)
+    )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from benchmarker.comparing.formatting import figure
 from benchmarker.formatting import si
@@ -39,10 +39,11 @@ def coloured(text: str, colour: str) -> Shown:
 class Column:
     """A column of a table.
 
-    `unit` is the unit of its numbers (`%` for shares), `numeric` is set if it has any. `command` is set if its texts
-    are commands, whose words are not broken across lines, `prose` if they are sentences. `levels` is its heading from
-    the top down, if that is not its name: columns that share the upper levels stand below one of each. `only` is set
-    for a column that stands only in `print`, or only in CSV as `data`.
+    `name` is that of its values in CSV, which have the unit that it ends in. `unit` is the unit of its numbers (`%` for
+    shares), `numeric` is set if it has any. `form` says how numbers become text if the unit does not: a format or a
+    function. `command` is set if its texts are commands, whose words are not broken across lines, `prose` if they are
+    sentences. `levels` is its heading from the top down, if that is not its name: columns that share the upper levels
+    stand below one of each. `only` is set for a column that stands only in `print`, or only in CSV as `data`.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Column:
     prose: bool = False
     levels: tuple[str, ...] = ()
     only: Literal["", "print", "data"] = ""
+    form: str | Callable[[Any], str] = ""
 
     @property
     def heading(self) -> str:
@@ -59,7 +61,30 @@ class Column:
         if self.levels:
             *groups, last = self.levels
             return ", ".join(filter(None, [" ".join(groups), last]))
-        return metric_heading(self.name, self.unit) if self.numeric else self.name
+        return metric_heading(self.name, bare=bool(self.unit)) if self.numeric else self.name
+
+
+Filled = tuple[Column, Sequence[Cell]]
+"""A column and its cell in each row."""
+
+
+def number(
+    name: str,
+    unit: str = "",
+    heading: str = "",
+    form: str | Callable[[Any], str] = "",
+    only: Literal["", "print", "data"] = "",
+) -> Column:
+    """Return a column of numbers; its heading is its name in words, unless one is given."""
+    return Column(name, unit, numeric=True, levels=(heading,) if heading else (), form=form, only=only)
+
+
+def interval(name: str, ends: Iterable[tuple[float | None, float | None] | None]) -> list[Filled]:
+    """Return the columns that only CSV has: both ends of the interval of each value of a column."""
+    several = [(None, None) if pair is None else pair for pair in ends]
+    return [
+        (number(f"{name} {end}", only="data"), [pair[at] for pair in several]) for at, end in enumerate(("low", "high"))
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +130,19 @@ class Table:
         )
 
     @classmethod
+    def of_columns(
+        cls,
+        filled: Sequence[Filled],
+        *,
+        drop: Iterable[str] = (),
+        cut: Iterable[str] = (),
+        remedy: str = "--wide shows",
+    ) -> Self:
+        """Return a table of columns with their cells."""
+        rows = zip(*(cells for _, cells in filled), strict=True)
+        return cls.of((column for column, _ in filled), rows, drop=drop, cut=cut, remedy=remedy)
+
+    @classmethod
     def facts(cls, rows: Iterable[Sequence[Cell]]) -> Self:
         """Return a table of names and values."""
         made = tuple(map(tuple, rows))
@@ -132,9 +170,9 @@ class Table:
         return [*([f"{mark} {self.bold}"] if self.bold else []), *self.notes]
 
 
-def metric_heading(name: str, unit: str = "") -> str:
-    """Return the name of a metric as a heading, without its unit unless it is a rate: `step time median`, `flop/s`."""
-    return (_UNIT.sub("", name) if unit else name).replace("_per_", "/").replace("_", " ")
+def metric_heading(name: str, *, bare: bool = True) -> str:
+    """Return the name of a metric as a heading, without its unit if `bare` unless it is a rate: `step time`."""
+    return (_UNIT.sub("", name) if bare else name).replace("_per_", "/").replace("_", " ")
 
 
 def cell_text(cell: Cell, column: Column) -> str:
@@ -147,6 +185,8 @@ def cell_text(cell: Cell, column: Column) -> str:
         return "yes" if cell else "no"
     if isinstance(cell, str):
         return cell
+    if column.form:
+        return format(cell, column.form) if isinstance(column.form, str) else column.form(cell)
     if column.unit == RATIO:
         return figure(cell)
     if column.unit == P_VALUE:

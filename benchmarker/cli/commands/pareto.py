@@ -13,11 +13,11 @@ from benchmarker.cli.display.output import Output, Part, Text, output_options
 from benchmarker.cli.options.results import mixed_output, pool_option, read_cases
 from benchmarker.comparing.diagnosis import executions, skewed
 from benchmarker.comparing.pareto import Candidate, Front, by_work, front
-from benchmarker.formatting import count, part, si
+from benchmarker.formatting import count, part
 from benchmarker.hooks.cases import Cases
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.records import store
-from benchmarker.tables.table import Table
+from benchmarker.tables.table import Column, Table, number
 
 
 @click.command("pareto")
@@ -66,6 +66,10 @@ def command(results: tuple[Path, ...], names: str, pool: bool, wide: bool) -> Ou
     )
 
 
+def _verdict(point: Candidate, of_work: Front) -> str:
+    return "only one" if len(of_work.points) == 1 else "optimal" if point.optimal else ""
+
+
 def _parts(
     points: Sequence[tuple[Candidate, Front]],
     cases: Cases,
@@ -76,15 +80,16 @@ def _parts(
 ) -> Iterator[Part]:
     columns = case_columns([point.configuration.factors for point, _ in points], wide=wide)
     yield from columns.shared
-    rows = [
-        [
-            *own,
-            *(si(value, metric.unit) for value, metric in zip(point.values, each.metrics, strict=True)),
-            "only one" if len(each.points) == 1 else "optimal" if point.optimal else "",
-        ]
-        for (point, each), own in zip(points, columns.cells, strict=True)
+    units = [metric.unit for metric in points[0][1].metrics]
+    filled = [
+        *columns.columns,
+        *(
+            (number(name, unit, name), [point.values[at] for point, _ in points])
+            for at, (name, unit) in enumerate(zip(metrics, units, strict=True))
+        ),
+        (Column("verdict", levels=("",)), [_verdict(*each) for each in points]),
     ]
-    yield Table.of([*columns.headings, *metrics, ""], rows, drop=metrics[:0:-1])
+    yield Table.of_columns(filled, drop=metrics[:0:-1])
     unlike = executions(point.configuration.records[0].case for point, _ in points)
     for note in filter(None, [unlike, *skewed(cases.records)]):
         yield Text(f"note: {note}", "  ")

@@ -10,6 +10,7 @@ from benchmarker.cli.display.output import Text
 from benchmarker.hooks.names import names
 from benchmarker.records.factors import DEFAULTS, label, text, varying
 from benchmarker.records.sides import SIDE
+from benchmarker.tables.table import Cell, Column, Filled, Shown, cell_text
 
 if TYPE_CHECKING:
     from benchmarker.records.factors import Factors
@@ -17,10 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CaseColumns:
-    """The columns that name the cases of a table, the cells of each case, and a sentence on what the cases share."""
+    """The columns that name the cases of a table, the words in them for each case, and what the cases share."""
 
-    headings: list[str]
-    cells: list[list[str]]
+    columns: list[Filled]
+    words: list[str]
     shared: list[Text]
 
 
@@ -32,14 +33,17 @@ def case_columns(cases: Sequence[Factors], *, wide: bool) -> CaseColumns:
     differ = varying(cases)
     way = [name for name in differ if name in ("framework", "execution")] if "framework" in differ else []
     made = names(cases, [*way, SIDE])
-    columns = {SIDE: [str(case[SIDE]) for case in cases]} if SIDE in differ else {}
-    columns |= {"case": list(made.each)} if any(made.each) else {}
+    columns: dict[str, Sequence[Cell]] = {SIDE: [case[SIDE] for case in cases]} if SIDE in differ else {}
+    columns |= {"case": made.each} if any(made.each) else {}
     if wide:
-        columns |= {name: [text(case.get(name)) for case in cases] for name in differ if name != SIDE}
+        values = {name: [case.get(name) for case in cases] for name in differ if name != SIDE}
+        columns |= {name: [Shown(value, text(value)) for value in of] for name, of in values.items()}
         alike = [name for name, value in cases[0].items() if name not in differ and value != DEFAULTS.get(name)]
         shared = label(cases[0], alike)
     else:
         columns |= {"framework": [" ".join(text(case[name]) for name in way) for case in cases]} if way else {}
         shared = made.shared
-    cells = [list(row) for row in zip(*columns.values(), strict=True)] or [[] for _ in cases]
-    return CaseColumns(list(columns), cells, [Text(shared)] if shared or wide else [])
+    filled = [(Column(name), cells) for name, cells in columns.items()]
+    texts = [[cell_text(cell, column) for cell in cells] for column, cells in filled]
+    words = list(map(" ".join, zip(*texts, strict=True))) or [""] * len(cases)
+    return CaseColumns(filled, words, [Text(shared)] if shared or wide else [])

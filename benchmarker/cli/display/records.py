@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from benchmarker.api.errors import UserError
 from benchmarker.cli.display.cases import CaseColumns, case_columns
 from benchmarker.cli.display.energy import sensed_rows
 from benchmarker.cli.display.machine import machine_rows
 from benchmarker.cli.display.output import Part, Text
 from benchmarker.comparing.diagnosis import executions, skewed, threads
 from benchmarker.comparing.disturbances import disturbances
-from benchmarker.comparing.formatting import measure
 from benchmarker.formatting import clean, count, si
 from benchmarker.hooks.launchers import named
 from benchmarker.hooks.names import name as name_of
 from benchmarker.machine import description
 from benchmarker.records.factors import factors_of, label
 from benchmarker.records.sides import SIDE
-from benchmarker.records.step_times import MEAN_STEP_TIME, STEP_TIME, local_times, slowest_text
-from benchmarker.stats.median_interval import median_spreads
-from benchmarker.tables.table import Table
+from benchmarker.records.step_times import STEP_TIME, local_times, slowest_text
+from benchmarker.tables import results
+from benchmarker.tables.table import Column, Filled, Shown, Table, number
 
 if TYPE_CHECKING:
     from benchmarker.api.metric import Metric
@@ -38,7 +35,6 @@ if TYPE_CHECKING:
 
 _PLAIN = ("value", "unit", "better", "reason", "headline")
 """What JSON has of a metric."""
-_UNIT = re.compile(r"(?<!_per)_(s|J|W|bytes)$")
 
 
 def as_plain(record: Record, metrics: Mapping[str, Metric], side: str = "") -> dict[str, Any]:
@@ -63,36 +59,20 @@ def cases_output(
     groups exchange. Raises `UserError` if a chosen metric is unknown.
     """
     skew = [] if chosen else skewed([record for group in groups for record in group.records])
-    derived = [
-        [_shown(derive(record), chosen, skew) for record in group.records if record.error is None] for group in groups
-    ]
-    metrics = _metrics(chosen, derive(groups[0].records[0]), [each for several in derived for each in several])
+    results.refuse_unknown(chosen, derive(groups[0].records[0]))
     cases = case_columns([group.factors for group in groups], wide=wide)
     yield from cases.shared
-    columns: dict[str, list[str]] = {}
-    spreads: list[str] = []
-    for name, heading in _headings(metrics, skew).items():
-        found = [[each for one in several if (each := one.get(name))] for several in derived]
-        values = [[each.value for each in several if each.value is not None] for several in found]
-        unit = next((each.unit for several in found for each in several), "")
-        columns[heading] = [si(median(each), unit) if each else "-" for each in values]
-        if (chosen or wide or name == STEP_TIME) and max(map(len, values)) > 1:
-            what, cells = _spreads(values, unit)
-            spreads.append(f"{heading} {what}" if spreads else what)
-            columns[spreads[-1]] = cells
-    drop = [*spreads[:0:-1], *(each for each in reversed(list(columns)[1:]) if each not in spreads), "disturbed"]
-    columns["trials"] = [str(len(several)) for several in derived]
-    failed = [len(group.records) - len(several) for group, several in zip(groups, derived, strict=True)]
-    disturbed = [sum(map(bool, disturbances(group.records))) for group in groups]
-    columns |= {
-        name: list(map(str, counts)) for name, counts in (("failed", failed), ("disturbed", disturbed)) if any(counts)
-    }
-    rows = [[*own, *cells] for own, cells in zip(cases.cells, zip(*columns.values(), strict=True), strict=True)]
-    yield Table.of([*cases.headings, *columns], rows, drop=drop, remedy=remedy)
+    measured = results.metrics(
+        [group.ok for group in groups], derive, chosen, skew, lambda name: bool(chosen) or wide or name == STEP_TIME
+    )
+    spreads = [column.heading for column, _ in measured if column.only == "print"]
+    medians = [column.heading for column, _ in measured if not column.only]
+    drop = [*spreads[:0:-1], *medians[:0:-1], "disturbed"]
+    yield Table.of_columns([*cases.columns, *measured, *results.counts(groups)], drop=drop, remedy=remedy)
     for note in skew:
         yield Text(f"  note: {note}", "    ")
-    for group, own in zip(groups, cases.cells, strict=True):
-        for line in _failures(group, " ".join(own) or group.name):
+    for group, words in zip(groups, cases.words, strict=True):
+        for line in _failures(group, words or group.name):
             yield Text(line, "  ")
     for differ in (executions(group.records[0].case for group in groups), threads([group.records for group in groups])):
         if differ:
@@ -103,24 +83,35 @@ def cases_output(
 
 def _exchanges_output(groups: Sequence[Configuration], cases: CaseColumns) -> Iterator[Part]:
     """Yield the collectives of a step of each case, by formula and in its first profile, if it has any."""
-    rows = []
-    for group, own in zip(groups, cases.cells, strict=True):
-        trace = next((record.trace for record in group.records if record.trace), None)
-        rows += [
-            [
-                *own,
-                each.op,
-                _amount(each.expected_count, each.expected_bytes),
-                _amount(each.count, each.bytes),
-                each.difference,
-            ]
-            for each in (trace.exchanges if trace else ())
-        ]
-    if rows:
+    exchanges = [
+        (at, each)
+        for at, group in enumerate(groups)
+        if (trace := next((record.trace for record in group.records if record.trace), None))
+        for each in trace.exchanges
+    ]
+    if exchanges:
+        several = [each for _, each in exchanges]
         yield ""
         yield Text("collectives of a step: their number and bytes, by formula and in the profile")
-        headings = [*cases.headings, "collective", "formula", "profile", "difference"]
-        yield Table.of(headings, rows, drop=["formula"])
+        formula = [(each.expected_count, each.expected_bytes) for each in several]
+        profile = [(each.count, each.bytes) for each in several]
+        filled: list[Filled] = [
+            *((column, [cells[at] for at, _ in exchanges]) for column, cells in cases.columns),
+            (Column("collective"), [each.op for each in several]),
+            *_amounts("formula", formula),
+            *_amounts("profile", profile),
+            (Column("difference"), [each.difference for each in several]),
+        ]
+        yield Table.of_columns(filled, drop=["formula"])
+
+
+def _amounts(name: str, amounts: Sequence[tuple[float | None, float | None]]) -> list[Filled]:
+    """Return the columns of numbers of collectives and their bytes, which stand together in print."""
+    return [
+        (Column(name, only="print"), [Shown(None, _amount(*each)) for each in amounts]),
+        (number(f"{name} count", only="data"), [count for count, _ in amounts]),
+        (number(f"{name} bytes", only="data"), [size for _, size in amounts]),
+    ]
 
 
 def _amount(number: float | None, size: float | None) -> str:
@@ -134,55 +125,20 @@ def trials_output(
     """Yield a line for each trial, in order of time: its case, its number, the metrics, and whether it succeeded."""
     records = sorted((record for group in groups for record in group.records), key=lambda record: record.trial_id)
     skew = [] if chosen else skewed(records)
-    derived = [_shown(derive(record), chosen, skew) for record in records]
-    metrics = _metrics(chosen, derive(records[0]), derived)
+    results.refuse_unknown(chosen, derive(records[0]))
     cases = case_columns([group.factors for group in groups], wide=wide)
     yield from cases.shared
     case_of = {record.trial_id: at for at, group in enumerate(groups) for record in group.records}
-    rows = [
-        [
-            *cases.cells[case_of[record.trial_id]],
-            str(record.trial),
-            *(si(one[name].value, one[name].unit) if name in one else "-" for name in metrics),
-            record.error.kind if record.error else "ok",
-        ]
-        for record, one in zip(records, derived, strict=True)
+    measured = results.metrics([[record] for record in records], derive, chosen, skew)
+    filled: list[Filled] = [
+        *((column, [cells[case_of[record.trial_id]] for record in records]) for column, cells in cases.columns),
+        (number("trial"), [record.trial for record in records]),
+        *measured,
+        (Column("status"), [record.error.kind if record.error else "ok" for record in records]),
     ]
-    headings = list(_headings(metrics, skew).values())
-    yield Table.of([*cases.headings, "trial", *headings, "status"], rows, drop=headings[:0:-1])
+    yield Table.of_columns(filled, drop=[column.heading for column, _ in measured[:0:-1]])
     for note in skew:
         yield Text(f"  note: {note}", "    ")
-
-
-def _shown(metrics: Mapping[str, Metric], chosen: Sequence[str], skew: Sequence[str]) -> dict[str, Metric]:
-    """Return the metrics that a table may show: those chosen, or those for tables, and the mean step time if skewed."""
-    also = [MEAN_STEP_TIME] if skew else []
-    return {
-        name: metric
-        for name, metric in metrics.items()
-        if (name in chosen if chosen else metric.headline or name in also)
-    }
-
-
-def _metrics(chosen: Sequence[str], known: Iterable[str], derived: Sequence[Mapping[str, Metric]]) -> list[str]:
-    """Return the names of the metrics to show: those chosen, or those that have a value, the most important first."""
-    if unknown := set(chosen).difference(known):
-        raise UserError(f"no metric is named {min(unknown)!r}; there are: {', '.join(known)}")
-    orders = {name: metric.order for trial in derived for name, metric in trial.items() if metric.value is not None}
-    return list(chosen) or sorted(orders, key=orders.__getitem__)
-
-
-def _spreads(values: Sequence[Sequence[float]], unit: str) -> tuple[str, list[str]]:
-    """Return what the spreads are, and each as text."""
-    what, ends = median_spreads(values)
-    return what, [_spread(*each, unit) if each else "-" for each in ends]
-
-
-def _spread(low: float, high: float, unit: str) -> str:
-    """Return two ends of a spread with their unit, once if it is the same for both: `3.71–4.02 ms`."""
-    one, two = (si(end, unit, 3) for end in (low, high))
-    is_same = one.partition(" ")[2] == two.partition(" ")[2]
-    return f"{one.partition(' ')[0] if is_same else one}–{two}"
 
 
 def _failures(group: Configuration, name: str) -> list[str]:
@@ -197,22 +153,6 @@ def _failures(group: Configuration, name: str) -> list[str]:
         for kind, records in failed.items()
         if records[0].error
     ]
-
-
-def _headings(metrics: Sequence[str], skew: Sequence[str] = ()) -> dict[str, str]:
-    """Return the heading of each metric: its name in words, or as it is where that would be ambiguous.
-
-    Where the mean step time stands beside the median, both say so.
-    """
-    words = [measure(name) if skew and name in (STEP_TIME, MEAN_STEP_TIME) else _heading(name) for name in metrics]
-    return {name: word if words.count(word) == 1 else name for name, word in zip(metrics, words, strict=True)}
-
-
-def _heading(metric: str) -> str:
-    """Return a metric's name as a heading, without the unit, which is in the cells; a rate keeps its unit."""
-    if metric == STEP_TIME:
-        return "step time"
-    return _UNIT.sub("", metric).replace("_per_", "/").replace("_", " ")
 
 
 def record_output(record: Record, metrics: Mapping[str, Metric]) -> Iterator[Part]:

@@ -1,5 +1,7 @@
 """`show`: a line for each case, or for each trial, of records made by hand."""
 
+import csv
+import io
 import json
 import re
 
@@ -8,12 +10,12 @@ import pytest
 from support.records import QUIET, make_ceiling, make_record
 from support.texts import make_text, prediction
 
-from benchmarker.cli.display.records import _headings
 from benchmarker.files import atomic
 from benchmarker.formatting import si
 from benchmarker.records import ceilings
 from benchmarker.records.record import CostPart, TokenTimes
 from benchmarker.roofline.roofs import Roof
+from benchmarker.tables import results
 
 FAILURE = {"kind": "out_of_memory", "message": "too much", "stage": "timed"}
 TEXT = CostPart(flops=600, recomputed_flops=0, bytes=8, samples=2, tokens=8, input_tokens=20, output_tokens=8)
@@ -54,6 +56,14 @@ def test_a_case_is_a_line_with_the_median_and_the_interval_of_its_trials(command
     assert one[:3] == ["toy", "1.25 s", "1–1.5 s"]  # the extremes of six trials are the interval
     assert two[:3] == ["other", "2.5 s", "2–3 s"]
     assert (headings[-1], one[-1]) == ("trials", "6")
+
+
+def test_csv_has_numbers_in_base_units_and_the_ends_of_intervals(command, stored):
+    stored(*trials(STEPS), *trials([2 * step for step in STEPS], 1, framework="other"))
+    one, two = csv.DictReader(io.StringIO(command("show", "results", "--csv").stdout))
+    assert [one[f"step_time_median_s{end}"] for end in ("", " low", " high")] == ["1.25", "1.0", "1.5"]
+    assert (two["framework"], two["step_time_median_s"], two["host_peak_rss_bytes"]) == ("other", "2.5", "1048576.0")
+    assert "95% interval" not in one
 
 
 def test_where_mean_and_median_name_different_winners_a_row_shows_both_and_says_why(command, stored):
@@ -102,7 +112,7 @@ def test_metrics_are_chosen_by_name_each_with_its_spread(command, stored):
     assert one == ["toy", "1 MiB", "1–1 MiB", "1.5", "1–2", "2"]
     ambiguous = command("show", "results", "--metric=energy_J,total_energy_J,mean_power_W,idle_power_W").stdout
     assert cells(ambiguous)[1][1:5] == ["energy", "total energy", "mean power", "idle power"]
-    assert _headings(["nap_s", "nap_J", "samples_per_s"]) == {
+    assert results.headings(["nap_s", "nap_J", "samples_per_s"]) == {
         "nap_s": "nap_s",
         "nap_J": "nap_J",
         "samples_per_s": "samples/s",
