@@ -25,6 +25,10 @@ from benchmarker.records import ceilings
 # where libraries would let them spin, so that tests take up to four times as long.
 os.environ |= {"OMP_WAIT_POLICY": "passive", "OPENBLAS_THREAD_TIMEOUT": "4"}
 
+# Hundreds of processes are started: modules are compiled once, and not by each of them, wherever Python may write.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 
 @pytest.fixture(scope="session")
 def abilities_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -152,10 +156,20 @@ def recorded(toy_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Call
 
 
 @pytest.fixture
-def x64():
-    """JAX with 64-bit types."""
+def quick_xla():
+    """JAX whose programs are compiled quickly, and not to be fast: where results count, compiling takes most time."""
+    yield from _configured("jax_disable_most_optimizations")
+
+
+@pytest.fixture
+def x64(quick_xla):
+    """JAX with 64-bit types, which compiles quickly."""
+    yield from _configured("jax_enable_x64")
+
+
+def _configured(name: str):
     jax = pytest.importorskip("jax")
-    before = jax.config.jax_enable_x64
-    jax.config.update("jax_enable_x64", True)
+    before = jax.config.values[name]
+    jax.config.update(name, True)
     yield jax
-    jax.config.update("jax_enable_x64", before)
+    jax.config.update(name, before)

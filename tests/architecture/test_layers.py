@@ -1,8 +1,9 @@
 """What may import what: an arrow against the order below, or into the core from outside, fails."""
 
 import ast
+import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -48,14 +49,17 @@ def modules(*folders: str) -> list[Path]:
     return [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
 
 
-def imports(text: str) -> Iterator[tuple[int, str]]:
+@functools.cache
+def imports(text: str) -> list[tuple[int, str]]:
     """Line and dotted name of all that is imported, at any depth; `from a import b` gives `a.b`."""
+    imported = []
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
+            imported += [(node.lineno, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "a relative import"
-            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+            imported += [(node.lineno, f"{node.module}.{alias.name}") for alias in node.names]
+    return imported
 
 
 def against_the_order(package: str, text: str) -> list[str]:

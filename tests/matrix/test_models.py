@@ -119,9 +119,9 @@ def test_flops_and_scopes_in_xla(name, problem, impl, mode):
 
 @pytest.mark.parametrize("precision", ["fp32", pytest.param("mixed_fp16", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", on_gpt2(*MODELS))
-def test_training_in_jax_is_compiled_once(name, problem, precision):
+def test_training_in_jax_is_compiled_once(quick_xla, name, problem, precision):
     """A state that is of another kind than the one it becomes would be compiled for, too, in the second step."""
-    jax = pytest.importorskip("jax")
+    jax = quick_xla
     compiled = []
     workload = jax_workload(name, problem.small(problem.params(**MODELS[name][0])), "training", precision)
 

@@ -126,9 +126,11 @@ def test_int4_takes_half_a_byte_on_the_device(weight_type):
 
 @pytest.mark.parametrize("weight_type", INTEGERS)
 @pytest.mark.parametrize("framework", ["jax", "torch"])
-def test_the_logits_of_every_step_are_right_in_bf16(framework, weight_type):
+def test_the_logits_of_every_step_are_right_in_bf16(request, framework, weight_type):
     """A part of the next test."""
     pytest.importorskip(framework)
+    if framework == "jax":
+        request.getfixturevalue("quick_xla")
     check_found = found("llama", framework, small("llama", "decode", weight_type), "bf16")
     assert check_found.ok, check_found
 
