@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import keyword
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.commands import GROUPS, LINES, MEANT, SECTIONS
+from benchmarker.cli.commands import GROUPS, LINES, MEANT, MODULES, SECTIONS
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -17,6 +16,11 @@ if TYPE_CHECKING:
 
 ALIKE = 0.7
 """Least similarity of a word to a name that it may be a misspelling of: `init` is none of `import`."""
+
+
+def module_of(name: str) -> str:
+    """Return the module of a command, below `benchmarker.cli.commands`."""
+    return MODULES.get(name) or name.replace("-", "_").replace(" ", ".")
 
 
 class Group(click.Group):
@@ -38,10 +42,12 @@ class Group(click.Group):
             return Group(cmd_name, prefix=f"{name} ", help=GROUPS[name])
         if name not in LINES:
             return None
-        module = name.replace("-", "_").replace(" ", ".")
-        module += "_" if keyword.iskeyword(name.rpartition(" ")[2]) else ""
-        command: click.Command = importlib.import_module(f"benchmarker.cli.commands.{module}").command
-        return command
+        module = importlib.import_module(f"benchmarker.cli.commands.{module_of(name)}")
+        return next(
+            command
+            for command in vars(module).values()
+            if isinstance(command, click.Command) and command.name == name.rpartition(" ")[2]
+        )
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -1,6 +1,6 @@
-"""The commands by section, each with the line that `--help` shows; one module for each, which has a `command`.
+"""The commands by section, each with the line that `--help` shows, and the modules that have them.
 
-The command `suite run` is in `suite/run.py`. These tables are all that `--help` reads: no module is imported.
+These tables are all that `--help` reads: no module is imported.
 """
 
 SECTIONS = {
@@ -89,3 +89,16 @@ MEANT = {
     **dict.fromkeys(("sensors", "watch"), "power"),
 }
 """Words that no command is called by, but a user may try, each with the command that it means."""
+MODULES = {
+    "sweep": "run",
+    "new": "plan",
+    "submit": "jobs",
+    **dict.fromkeys(("plan show", "plan run"), "plan"),
+    **dict.fromkeys(("nodes run", "nodes show"), "nodes"),
+    **dict.fromkeys(("suite list", "suite run", "suite check"), "suite.suites"),
+    **dict.fromkeys(("bundle create", "bundle verify", "bundle unpack"), "bundle"),
+    **dict.fromkeys(("profile kernels", "profile ops"), "profile.statistics"),
+    **dict.fromkeys(("profile idle", "profile path", "profile memory"), "profile.timeline"),
+    **dict.fromkeys(("profile export", "profile import"), "profile.files"),
+}
+"""The modules of the commands that share one; `suite score` alone is in `suite/score.py`."""

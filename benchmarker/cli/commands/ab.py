@@ -17,11 +17,10 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.comparisons import family_output
 from benchmarker.cli.display.output import Output, Text, output_options
 from benchmarker.cli.display.progress import Progress, progress_options, verbose, working
-from benchmarker.cli.options import completion
 from benchmarker.cli.options.case import case_options, store_options, take_measuring
 from benchmarker.cli.options.judging import judging_options, known_metric, rules_of, status_of, verdicts_of
 from benchmarker.cli.options.problem import ProblemCommand, ask, names_of, no_options
-from benchmarker.cli.options.types import Choice, Duration, Integer, Share
+from benchmarker.cli.options.types import Choice, Duration, Integer, Share, complete_plugin
 from benchmarker.comparing import matching
 from benchmarker.comparing.judge import compare
 from benchmarker.comparing.stopping import Referee
@@ -38,8 +37,8 @@ from benchmarker.running.trial import not_begun
 from benchmarker.stats.verdict import LOOKS, looks
 
 
-@click.command("ab", cls=ProblemCommand, add_help_option=False)
-@click.option("--framework", required=True, shell_complete=completion.plugins("framework"))
+@click.command("side", cls=ProblemCommand, add_help_option=False)
+@click.option("--framework", required=True, shell_complete=complete_plugin("framework"))
 @case_options()
 def _side(**options: Any) -> dict[str, Any]:
     """Parse one side: the options of `run` that define what is measured and how."""

@@ -14,10 +14,9 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.ceiling_measurement import QUICK_NOTE, keep, measure_quickly, plan_of
 from benchmarker.cli.display.output import OUTPUT, Output, Part, Text, output_options
 from benchmarker.cli.display.progress import Progress, progress_options
-from benchmarker.cli.options import completion
 from benchmarker.cli.options.case import case_options
 from benchmarker.cli.options.problem import names_of
-from benchmarker.cli.options.types import Folder, Integer
+from benchmarker.cli.options.types import Folder, Integer, complete_plugins
 from benchmarker.formatting import clean, duration_text, si
 from benchmarker.hooks import registry
 from benchmarker.machine.vendor_peaks import peak
@@ -42,7 +41,7 @@ _ONE = ("batch_size", 1)
     "--framework",
     "frameworks",
     metavar="NAME[,NAME...]",
-    shell_complete=completion.several("framework"),
+    shell_complete=complete_plugins("framework"),
     help="Frameworks to measure with. [default: all available here]",
 )
 @click.option(

@@ -13,10 +13,9 @@ from benchmarker.api.case import MODES
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import Output, Part, output_options
 from benchmarker.cli.display.progress import progress_options, working
-from benchmarker.cli.options import completion
 from benchmarker.cli.options.case import WHAT, case_options
 from benchmarker.cli.options.problem import ProblemCommand, ask, names_of
-from benchmarker.cli.options.types import Integer
+from benchmarker.cli.options.types import Integer, complete_plugins
 from benchmarker.hooks import registry
 from benchmarker.machine import gpus
 from benchmarker.planning.capabilities import abilities
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 @click.option(
     "--framework",
     metavar="NAME[,NAME...]",
-    shell_complete=completion.several("framework"),
+    shell_complete=complete_plugins("framework"),
     help="Frameworks to check. [default: all available here]",
 )
 @case_options(*WHAT)

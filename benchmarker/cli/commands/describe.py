@@ -15,9 +15,9 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.described import case_output
 from benchmarker.cli.display.output import Output, Part, Text, output_options
 from benchmarker.cli.display.progress import working
-from benchmarker.cli.options import completion
 from benchmarker.cli.options.case import case_options
 from benchmarker.cli.options.problem import ProblemCommand, problem_of
+from benchmarker.cli.options.types import complete_plugin
 from benchmarker.formatting import clean, si, value_text
 from benchmarker.hooks import parameters, registry
 from benchmarker.machine import gpus
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @click.command("describe", cls=ProblemCommand, argument=True)
-@click.argument("problem", shell_complete=completion.plugins("problem"))
+@click.argument("problem", shell_complete=complete_plugin("problem"))
 @case_options("mode", "precision", "device")
 @output_options(form=False)
 def command(mode: Mode, precision: str, device: str, **options: Any) -> Output:

@@ -1,4 +1,4 @@
-"""`benchmarker jobs`."""
+"""`benchmarker submit` and `benchmarker jobs`: a plan as a job of a cluster, and what became of it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,115 @@ import msgspec
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import Output, Part, Text, View, output_options, print_output
-from benchmarker.formatting import count
+from benchmarker.cli.options.types import Folder, Integer, Several, complete_plan_file, complete_plugin
+from benchmarker.formatting import clean, count
+from benchmarker.hooks.launchers import load_launcher
+from benchmarker.records import store
+from benchmarker.records.job import LOG, SCRIPT, job_of
+from benchmarker.running import submission
 from benchmarker.running.jobs import submitted
+from benchmarker.running.site import read_site
 from benchmarker.tables.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from benchmarker.records.job import Job
     from benchmarker.records.record import Record
     from benchmarker.running.jobs import SubmittedRun
+
+
+@click.command("submit")
+@click.argument("plan", shell_complete=complete_plan_file, type=click.Path(path_type=Path))
+@click.option(
+    "--launcher",
+    "name",
+    metavar="NAME",
+    shell_complete=complete_plugin("launcher"),
+    help="Launcher: slurm, local, or one from a plugin.",
+)
+@click.option(
+    "-o",
+    "options",
+    metavar="NAME[=VALUE]",
+    multiple=True,
+    help="Launcher option, such as partition=gpu; can be repeated.",
+)
+@click.option(
+    "--nodes",
+    type=Several(Integer(min=1)),
+    metavar="N[,N...]",
+    help="Nodes of the job; several numbers: one job per number. [default: those of the last job, or 1]",
+)
+@click.option("--results", type=Folder(), default=Path("results"), show_default=True, help="Folder for the records.")
+@click.option("--dry-run", is_flag=True, help="Submit nothing; print the script that would be submitted.")
+@output_options(tables=False)
+def submit_command(
+    plan: Path,
+    name: str | None,
+    options: tuple[str, ...],
+    nodes: tuple[int, ...] | None,
+    results: Path,
+    dry_run: bool,
+) -> Output:
+    """Submit a PLAN file as a job, which runs it as `plan run` does.
+
+    The job's script, its output and the records are stored in a new folder below --results. A restarted job continues
+    its run. PLAN may also be the folder of a submitted run whose job ended before the run was complete. The launcher
+    and its options default to those of the last job, or to the site's settings (docs/clusters.md).
+
+    Several --nodes submit one job per number of nodes; each case runs in the job of its size, so that no node idles.
+    """
+    site = read_site()
+    earlier = job_of(plan)
+    name = name or (earlier.launcher if earlier else site.launcher)
+    if not name:
+        raise UserError("no launcher is given; name one with --launcher, such as --launcher=slurm")
+    known = earlier.options if earlier and earlier.launcher == name else site.options_of(name)
+    given = known | dict(map(_launcher_option, options))
+    nodes = nodes or (earlier.nodes if earlier else 1,)
+    launch = submission.LaunchSpec(name, given, load_launcher(name, given), site)
+    parts = nodes if len(nodes) > 1 else ()
+    if parts and plan.is_dir():
+        raise UserError(f"{plan} is one run, with one job; give one number of --nodes, or none")
+    if dry_run:
+        if not plan.is_dir():
+            submission.check(plan, plan.stem, parts)
+        folders = [plan if plan.is_dir() else results / store.new_id() for _ in nodes]
+        scripts = [submission.script(launch, *each) for each in zip(folders, nodes, strict=True)]
+        return Output(
+            ["\n".join(scripts).removesuffix("\n")],
+            _one_or_all([{"launcher": name, "script": script} for script in scripts]),
+        )
+    if parts:
+        submitted = submission.submit_parts(plan, results, launch, parts)
+    else:
+        submitted = [submission.submit(plan, results, launch, nodes[0])]
+    lines = [clean(f"{name} job {job.number}: {path}") for path, job in submitted]
+    hint = f"`benchmarker jobs {results}` shows the state, {LOG} in the folder of a run what it prints"
+    return Output([*lines, Text(hint, err=True)], _one_or_all([_plain_job(path, job) for path, job in submitted]))
+
+
+def _one_or_all(jobs: Sequence[dict[str, str | None]]) -> Any:
+    """Return what one job is, or a list of several."""
+    return jobs if len(jobs) > 1 else jobs[0]
+
+
+def _plain_job(path: Path, job: Job) -> dict[str, str | None]:
+    return {
+        "launcher": job.launcher,
+        "job": job.number,
+        "run_id": path.name,
+        "folder": str(path),
+        "script": str(path / SCRIPT),
+        "log": str(path / LOG),
+    }
+
+
+def _launcher_option(text: str) -> tuple[str, str]:
+    name, _, value = text.partition("=")
+    return name.replace("_", "-"), value
+
 
 WATCH_S = 10.0
 """Time between two looks at the jobs: a scheduler is shared with others."""
@@ -31,7 +131,7 @@ WATCH_S = 10.0
 @click.argument("results", metavar="[RESULT]...", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--watch", is_flag=True, help="Update every 10 s until no job is pending or running.")
 @output_options()
-def command(results: tuple[Path, ...], watch: bool, view: View) -> Output:
+def jobs_command(results: tuple[Path, ...], watch: bool, view: View) -> Output:
     """Show the status of submitted runs: the job's state, trials done and planned, and failures with their node.
 
     RESULT is a folder of runs, or the folder of one run; the default is results. `stopped` means that the job ended
@@ -45,14 +145,14 @@ def command(results: tuple[Path, ...], watch: bool, view: View) -> Output:
         return Output([Text(f"no run below {', '.join(map(str, results))} was submitted")], [])
     while watch and any(run.state in ("pending", "running") for run in runs):
         if shown != runs:
-            print_output(Output([*([""] if shown else []), *_output(runs)]), view)
+            print_output(Output([*([""] if shown else []), *_runs_output(runs)]), view)
         shown = runs
         time.sleep(WATCH_S)
         runs = submitted(results)
-    return Output(chain([""] if shown else [], _output(runs)), [_plain(run) for run in runs])
+    return Output(chain([""] if shown else [], _runs_output(runs)), [_plain_run(run) for run in runs])
 
 
-def _output(runs: Sequence[SubmittedRun]) -> Iterator[Part]:
+def _runs_output(runs: Sequence[SubmittedRun]) -> Iterator[Part]:
     yield Table.of(
         ["run", "job", "state", "trials", "failed", "node", "starts"],
         [
@@ -92,7 +192,7 @@ def _by_failure(records: Sequence[Record]) -> dict[str, list[Record]]:
     return found
 
 
-def _plain(run: SubmittedRun) -> dict[str, Any]:
+def _plain_run(run: SubmittedRun) -> dict[str, Any]:
     return {
         "folder": str(run.folder),
         "run_id": run.folder.name,

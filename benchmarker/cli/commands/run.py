@@ -1,4 +1,4 @@
-"""`benchmarker run`."""
+"""`benchmarker run` and `benchmarker sweep`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.display.progress import progress_options
 from benchmarker.cli.execution import execute_plan, made
-from benchmarker.cli.options import completion
 from benchmarker.cli.options.case import all_of, case_options, dry_run_option, store_options
 from benchmarker.cli.options.problem import ProblemCommand, problem_of
-from benchmarker.cli.options.types import Choice, Integer, Several
+from benchmarker.cli.options.types import Choice, Integer, Several, complete_plugins
 from benchmarker.hooks import parameters
 from benchmarker.planning.factors import Description
+from benchmarker.records.factors import setting
+from benchmarker.records.record import DesignKind
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -36,7 +38,7 @@ def run_options(trials: int) -> Callable[[_F], _F]:
                 required=True,
                 type=Several(),
                 metavar="NAME[,NAME...]",
-                shell_complete=completion.several("framework"),
+                shell_complete=complete_plugins("framework"),
                 help="Frameworks to measure.",
             ),
             case_options(lists=("devices", "parallel")),
@@ -65,7 +67,7 @@ def run_options(trials: int) -> Callable[[_F], _F]:
 
 @click.command("run", cls=ProblemCommand, lists=True, example="run --framework=jax --problem=gemm")
 @run_options(trials=1)
-def command(trials: int, results: Path, resume: bool, dry_run: bool, **options: Any) -> Output:
+def run_command(trials: int, results: Path, resume: bool, dry_run: bool, **options: Any) -> Output:
     """Measure a problem in one or more frameworks; store a record for each trial and print a table.
 
     Each trial is a fresh process that checks the results against a float64 reference, builds, compiles, preheats or
@@ -103,3 +105,56 @@ def described(options: dict[str, Any], axes: Mapping[str, Sequence[Any]], **plan
         axes={**{name: values for name, values in several.items() if len(values) > 1}, **axes},
         **plan,
     )
+
+
+@click.command(
+    "sweep", cls=ProblemCommand, lists=True, example="sweep --framework=jax,torch --problem=gemm --axis m=256,512"
+)
+@click.option(
+    "--axis", "axes", multiple=True, metavar="NAME=VALUE[,VALUE...]", help="Vary one parameter over these values."
+)
+@click.option(
+    "--design",
+    type=Choice(get_args(DesignKind)),
+    default="rounds",
+    show_default=True,
+    help="rounds: each round runs every case in a fresh process; duet: two cases alternate in one process.",
+)
+@run_options(trials=10)
+def sweep_command(
+    axes: Sequence[str],
+    design: DesignKind,
+    trials: int,
+    results: Path,
+    resume: bool,
+    dry_run: bool,
+    **options: Any,
+) -> Output:
+    """Measure every combination of parameter values: `run` with ten trials of each case, and any option as an axis.
+
+    NAME is an option without the leading dashes, VALUE a value of that option. Cases that a framework or a device does
+    not support are left out and reported. A plan file (`plan run`) can describe the same sweep, vary parameters
+    together or in a list of cases, and vary the problem.
+
+      benchmarker sweep --framework=jax,torch --problem=gemm --axis m=256,512
+
+    The exit status is 1 if a trial failed.
+    """
+    plan = made(described(options, _axes(axes), trials=trials, design=design))
+    return execute_plan(plan, results, resume, dry_run)
+
+
+def _axes(axes: Sequence[str]) -> dict[str, list[Any]]:
+    """Return lists of values by parameter, from words such as `m=256,512`."""
+    values: dict[str, list[Any]] = {}
+    for axis in axes:
+        name, sign, text = axis.partition("=")
+        key = setting(name)
+        if not (name and sign):
+            raise UserError(f"--axis {axis!r}: write NAME=VALUE")
+        if key in values:
+            raise UserError(f"--axis gives {name} twice; leave one out")
+        if key == "problem":
+            raise UserError("a sweep measures one problem; a plan file (`plan run`) can vary it")
+        values[key] = parameters.values_of(f"--axis {name}", text) if text else []
+    return values

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from click.core import ParameterSource
@@ -14,15 +15,14 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.loads import output_of
 from benchmarker.cli.display.output import Output, View, output_options, print_output
 from benchmarker.cli.display.progress import Line, progress_options, quiet
-from benchmarker.cli.options import completion
 from benchmarker.cli.options.case import case_options
-from benchmarker.cli.options.load import Objective, Range, Rates, TokenCounts
 from benchmarker.cli.options.problem import ProblemCommand
-from benchmarker.cli.options.types import Choice, Duration, Folder, Integer, Share
+from benchmarker.cli.options.types import LARGEST_NUMBER, Choice, Duration, Folder, Integer, Share, complete_plugin
 from benchmarker.cli.targets import endpoint, engine
+from benchmarker.formatting import duration_s
 from benchmarker.machine.description import describe
 from benchmarker.records import store
-from benchmarker.records.load import Lengths, Load, Slo
+from benchmarker.records.load import MOST_TOKENS, Lengths, Load, Slo
 from benchmarker.serving.arrivals import Request, draw, read_trace
 from benchmarker.serving.latency import figures_of
 from benchmarker.serving.search import bisect
@@ -38,6 +38,89 @@ FOR_ENDPOINTS = ("model", "prompts", "stop_at_eos")
 FOR_ENGINES = ("problem", "precision", "device", "gpu", "threads", "compile", "slots")
 
 
+LATENCIES = tuple(name.removesuffix("_s") for name in Slo.__struct_fields__)
+
+
+class Range(NamedTuple):
+    """Rates between which to search, in requests/s."""
+
+    low: float
+    high: float
+
+
+class Rates(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5
+    """Rates in requests/s: `4`, a list `1,2,4`, or a range to search `1..20`."""
+
+    name = "rate"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Range | list[float]:
+        """Return the range, or the list."""
+        if not isinstance(value, str):
+            return value  # type: ignore[no-any-return]  # click converts twice
+        low, dots, high = value.partition("..")
+        rates = [self._rate(each, param, ctx) for each in ((low, high) if dots else value.split(","))]
+        if not dots:
+            return rates
+        if rates[0] >= rates[1]:
+            self.fail(f"{value}: the lower rate comes first: 1..20", param, ctx)
+        return Range(*rates)
+
+    def _rate(self, text: str, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            rate = float(text)
+        except ValueError:
+            rate = math.nan
+        if not 0 < rate <= LARGEST_NUMBER:
+            self.fail(f"{text!r} is not a rate in requests/s: write 4, 1,2,4 or 1..20", param, ctx)
+        return rate
+
+
+class TokenCounts(click.ParamType):  # type: ignore[type-arg]
+    """Lengths in tokens: `512`, or a range from which each is drawn `128..1024`."""
+
+    name = "tokens"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Lengths:
+        """Return the lengths."""
+        if isinstance(value, Lengths):
+            return value
+        low, dots, high = value.partition("..")
+        try:
+            lengths = Lengths(int(low), int(high if dots else low))
+        except ValueError:
+            lengths = Lengths(1, MOST_TOKENS + 1)
+        if lengths.low < 1 or lengths.high > MOST_TOKENS:
+            self.fail(f"{value!r} is not a number of tokens: write 512 or 128..1024", param, ctx)
+        return lengths
+
+
+class Objective(click.ParamType):  # type: ignore[type-arg]
+    """A service level objective: `ttft=500ms,tpot=50ms`."""
+
+    name = "slo"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Slo:
+        """Return the objective."""
+        if isinstance(value, Slo):
+            return value
+        limits: dict[str, float] = {}
+        for each in value.split(","):
+            name, equals, text = (word.strip() for word in each.partition("="))
+            if not equals or name not in LATENCIES:
+                names = ", ".join(LATENCIES)
+                self.fail(f"{each!r} is not a latency with its limit ({names}): write ttft=500ms,tpot=50ms", param, ctx)
+            if f"{name}_s" in limits:
+                self.fail(f"{name} has two limits; leave one out", param, ctx)
+            try:
+                limit_s = duration_s(text)
+            except ValueError as error:
+                self.fail(f"{name}: {error}", param, ctx)
+            if not 0 < limit_s <= LARGEST_NUMBER:
+                self.fail(f"{name}: {text} is not a time above 0", param, ctx)
+            limits[f"{name}_s"] = limit_s
+        return Slo(**limits)
+
+
 def _set_by_the_load(problem: Problem) -> list[str]:
     """Return the parameters that the lengths of the requests and --slots determine."""
     return list(problem.engine_options(1, 1))
@@ -49,7 +132,7 @@ def _set_by_the_load(problem: Problem) -> list[str]:
 @click.option(
     "--framework",
     metavar="NAME",
-    shell_complete=completion.plugins("framework"),
+    shell_complete=complete_plugin("framework"),
     help="Framework whose engine to start, instead of an --endpoint.",
 )
 @case_options(*FOR_ENGINES, optional=True)

@@ -10,8 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from benchmarker.api.case import Measuring
-from benchmarker.cli.options import completion
-from benchmarker.cli.options.types import Duration, Folder, Integer, RefusedValue, Several
+from benchmarker.cli.options.types import Duration, Folder, Integer, RefusedValue, Several, complete_plugin
 from benchmarker.formatting import value_text
 from benchmarker.hooks import parameters
 from benchmarker.hooks.parameters import Setting
@@ -65,7 +64,7 @@ def _option(setting: Setting, *, required: bool, is_list: bool) -> Callable[[_F]
         type=Several(_Value(setting), words) if is_list else _Value(setting),
         required=required,
         metavar=metavar,
-        shell_complete=completion.plugins("problem") if setting.name == "problem" else None,
+        shell_complete=complete_plugin("problem") if setting.name == "problem" else None,
         callback=_known_meters if setting.name == "power" else None,
         help=text,
         **({} if setting.default is None else {"default": setting.default}),

@@ -1,10 +1,10 @@
-"""Option types: shares, durations, numbers and designs."""
+"""Types of options, and what a shell completes for those that take a name; completing imports no framework."""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from click.shell_completion import CompletionItem
 from benchmarker.api.fields import LARGEST
 from benchmarker.files.toml import assigned
 from benchmarker.formatting import EXAMPLES_OF_DURATIONS, duration_s
+from benchmarker.hooks import registry
 from benchmarker.hooks.parameters import values_of
 
 LARGEST_NUMBER = 1e9
@@ -174,3 +175,56 @@ def _outside(number: float, limits: click.FloatRange | click.IntRange) -> str | 
     if high is not None and (number > high or (limits.max_open and number == high)):
         return f"must be {'less than' if limits.max_open else 'at most'} {high:g}"
     return None
+
+
+Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+
+def complete_plugin(kind: str) -> Complete:
+    """Complete the name of a plugin of a kind."""
+    return lambda _context, _param, incomplete: _beginning(incomplete, _plugins(kind))
+
+
+def complete_plugins(kind: str) -> Complete:
+    """Complete the last of several names of plugins, separated by commas; those that are there are not repeated."""
+
+    def complete(_context: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        given, comma, last = incomplete.rpartition(",")
+        names = (name for name in _plugins(kind) if name not in given.split(","))
+        return [CompletionItem(given + comma + item.value) for item in _beginning(last, names)]
+
+    return complete
+
+
+def complete_suite(_context: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete the name of a suite."""
+    from benchmarker.planning.suites import names
+
+    return _beginning(incomplete, names())
+
+
+def complete_plan_file(_context: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete the path of a plan: TOML files that begin like this, else a folder."""
+    folder, _, beginning = incomplete.rpartition("/")
+    folder += "/" if "/" in incomplete else ""
+    try:
+        names = sorted(path.name for path in Path(folder or ".").iterdir() if path.suffix == ".toml")
+    except OSError:
+        names = []
+    items = [CompletionItem(folder + item.value) for item in _beginning(beginning, names)]
+    return items or [CompletionItem(incomplete, type="dir")]
+
+
+def complete_suite_or_plan_file(
+    context: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Complete the name of a suite, else the path of a plan."""
+    return complete_suite(context, param, incomplete) or complete_plan_file(context, param, incomplete)
+
+
+def _plugins(kind: str) -> list[str]:
+    return [plugin.name for plugin in registry.registered(kind).values()]
+
+
+def _beginning(incomplete: str, names: Iterable[str]) -> list[CompletionItem]:
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]

@@ -5,11 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from click.shell_completion import ShellComplete
 
 from benchmarker.cli import commands, group
-from benchmarker.cli.commands import LINES, MEANT, SECTIONS
+from benchmarker.cli.commands import LINES, MEANT, MODULES, SECTIONS
+from benchmarker.cli.groups import Group, module_of
 
 
 @pytest.mark.parametrize(
@@ -59,11 +61,22 @@ def test_help_of_a_group_has_its_commands_alone(command):
     assert commands_shown == [name.split()[1] for name in LINES if name.startswith("suite ")]
 
 
-def test_each_module_is_a_command_and_each_command_has_a_module():
+def test_each_module_has_commands_and_each_command_has_a_module():
     folder = Path(commands.__file__).parent
-    parts = (path.relative_to(folder).with_suffix("").parts for path in folder.rglob("*.py"))
-    found = {" ".join(each).rstrip("_").replace("_", "-") for each in parts if each[-1] != "__init__"}
-    assert found == set(LINES)
+    modules = {path for path in folder.rglob("*.py") if path.name != "__init__.py"}
+    assert {folder.joinpath(*module_of(name).split(".")).with_suffix(".py") for name in LINES} == modules
+    assert set(MODULES) <= set(LINES)
+
+
+def test_each_command_is_found_by_its_name():
+    group = Group("benchmarker")
+    for name in LINES:
+        *of, word = name.split()
+        parent = group.get_command(click.Context(group), of[0]) if of else group
+        assert isinstance(parent, click.Group)
+        found = parent.get_command(click.Context(parent), word)
+        assert found is not None
+        assert found.name == word
 
 
 def test_help_imports_no_command():

@@ -3,7 +3,7 @@
 import click
 import pytest
 
-from benchmarker.cli.options.load import Objective, Range, Rates, TokenCounts
+from benchmarker.cli.commands.serve_load import Objective, Range, Rates, TokenCounts
 from benchmarker.records.load import Lengths, Slo
 
 

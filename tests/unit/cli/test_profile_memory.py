@@ -7,7 +7,7 @@ import json
 import pytest
 from support.launched import allocation, host, step, trace, work
 
-from benchmarker.cli.commands.profile.memory import NO_MEMORY
+from benchmarker.cli.commands.profile.timeline import NO_MEMORY
 
 
 @pytest.fixture

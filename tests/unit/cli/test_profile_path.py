@@ -8,7 +8,7 @@ import pytest
 from support import profiles
 from support.launched import step, trace, wait, work
 
-from benchmarker.cli.commands.profile.path import NO_DEVICE
+from benchmarker.cli.commands.profile.timeline import NO_PATH
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_top_limits_the_names_and_csv_is_their_table(command, launched):
 
 def test_a_profile_of_a_cpu_has_no_path_and_says_so(command, tmp_path):
     (tmp_path / "cpu.pb").write_bytes(profiles.small_cpu_space())
-    assert NO_DEVICE in command("profile", "path", "cpu.pb").stdout
+    assert NO_PATH in command("profile", "path", "cpu.pb").stdout
     found = json.loads(command("profile", "path", "cpu.pb", "--json").stdout)
-    assert found.pop("reason") == NO_DEVICE
+    assert found.pop("reason") == NO_PATH
     assert set(found.values()) == {None}

@@ -1,4 +1,4 @@
-"""`benchmarker bundle unpack`, and what `bundle verify` shares with it."""
+"""The group `bundle`: packs a run for hand-in, and verifies or unpacks it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,64 @@ from typing import Any, TypeVar
 import click
 
 from benchmarker.api.errors import UserError
+from benchmarker.bundles.pack import Bundled, bundle
 from benchmarker.bundles.signature import path_of
 from benchmarker.bundles.unpack import unbundle
 from benchmarker.cli.display.bundles import print_faults, summary, warn
 from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.options.types import Folder, Integer
-from benchmarker.formatting import clean, count
+from benchmarker.formatting import clean, count, si
 from benchmarker.tables.table import Table
+
+
+@click.command("create")
+@click.argument("run", metavar="RUN", type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Name of the zip file.  [default: RUN.zip in the current folder]",
+)
+@click.option(
+    "--profiles/--no-profiles", default=True, show_default=True, help="Include event tables and profiler files."
+)
+@click.option(
+    "--redact",
+    is_flag=True,
+    help="Replace host names, UUIDs and paths; leave out logs and profiles, which may contain some.",
+)
+@click.option(
+    "--sign",
+    metavar="KEY",
+    type=click.Path(path_type=Path),
+    help="Sign the zip file with this SSH key; the signature is FILE.sig.",
+)
+@output_options()
+def create_command(run: Path, output: Path | None, profiles: bool, redact: bool, sign: Path | None) -> Output:
+    """Pack the folder of a run into a zip file, with a manifest of checksums and a description of the machines.
+
+    The command prints the SHA-256 of the zip file. Send it to the recipient separately from the zip file. If a record
+    is damaged or belongs to another run, nothing is written and the exit status is 1.
+    """
+    bundled = bundle(run, output, profiles=profiles, redact=redact, key=sign)
+    if not isinstance(bundled, Bundled):
+        print_faults(bundled)
+        click.echo("benchmarker: nothing was written: fix these files, or move them away", err=True)
+        return Output(data={"faults": bundled}, status=1)
+    warn(bundled.manifest)
+    data = {
+        "path": str(bundled.path),
+        "size_bytes": bundled.size_bytes,
+        "sha256": bundled.sha256,
+        "signature": str(bundled.signature) if bundled.signature else None,
+        "manifest": bundled.manifest,
+    }
+    file = f"{bundled.path}, {si(bundled.size_bytes, 'B')}"
+    signed = [["signature", str(bundled.signature)]] if bundled.signature else []
+    facts = [*summary(bundled.manifest), ["bundle", file], ["sha256", bundled.sha256], *signed]
+    return Output([Table.facts(facts)], data)
+
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -54,7 +105,7 @@ def verifying_options(function: _F) -> _F:
     help="Folder below which the run's folder is created.",
 )
 @verifying_options
-def command(to: Path, **options: Any) -> Output:
+def unpack_command(to: Path, **options: Any) -> Output:
     """Verify every byte and every record of a bundle, then unpack its run.
 
     If any check fails, all faults are listed, nothing is unpacked and the exit status is 1. Checksums show that nothing
@@ -87,3 +138,14 @@ def receive(
     where = [["unpacked to", folder]] if folder else []
     facts = Table.facts([*summary(done.manifest), ["bundle", verdict], *signed, *where])
     return Output([facts], data, 1 if done.faults else 0)
+
+
+@click.command("verify")
+@verifying_options
+def verify_command(**options: Any) -> Output:
+    """Verify every byte and every record of a bundle; unpack nothing.
+
+    If any check fails, all faults are listed and the exit status is 1. Checksums show that nothing changed in transit;
+    they do not show that the measurements are genuine.
+    """
+    return receive(None, **options)

@@ -1,4 +1,4 @@
-"""`benchmarker profile import`."""
+"""`benchmarker profile import` and `profile export`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import Output, Part, output_options
+from benchmarker.cli.display.output import Output, Part, Text, output_options
 from benchmarker.cli.display.profiles import causal_option, cell, from_result
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.types import Folder
 from benchmarker.formatting import clean, count, si
 from benchmarker.tables.table import Table
+from benchmarker.traces.perfetto.annotated import write
 
 if TYPE_CHECKING:
     from benchmarker.records.profile import Trace
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 )
 @causal_option
 @output_options()
-def command(
+def import_command(
     files: tuple[Path, ...], output: Path | None, capture: Path | None, causal: Causal | None, as_json: bool
 ) -> Output:
     """Convert profiler traces to event tables, which the other commands of `profile` read.
@@ -52,7 +53,7 @@ def command(
     from benchmarker.traces import parquet
 
     made = []
-    tables = {file: _table(file, output) for file in dict.fromkeys(files)}
+    tables = {file: _table_path(file, output) for file in dict.fromkeys(files)}
     twice = [table for table in tables.values() if list(tables.values()).count(table) > 1]
     if twice:
         raise UserError(f"several of these files would become {twice[0]}; import them one by one, each with its own -o")
@@ -71,7 +72,7 @@ def command(
             click.echo(clean(f"INCOMPLETE profile of {file}: {text}"), err=True)
         made.append((file, table, ingested.trace))
     data = [{"file": str(file), "events": str(table), "trace": trace} for file, table, trace in made]
-    parts = (part for each in made for part in _output(*each))
+    parts = (part for each in made for part in _imported(*each))
     return Output(parts, data, 0 if len(made) == len(tables) else 2)
 
 
@@ -83,7 +84,7 @@ def _with_capture(file: Path, capture: Path, causal: Causal | None) -> Ingested:
         return ingest(file, Expected(causal=causal or "half"), capture)
 
 
-def _table(file: Path, output: Path | None) -> Path:
+def _table_path(file: Path, output: Path | None) -> Path:
     """Return the path of the event table of a file."""
     from benchmarker.traces.profile_files import ANNOTATED, EVENTS, annotated_path
 
@@ -91,7 +92,7 @@ def _table(file: Path, output: Path | None) -> Path:
     return (output or beside.parent) / (beside.name.removesuffix(ANNOTATED) + EVENTS)
 
 
-def _output(file: Path, events: Path, trace: Trace) -> Iterator[Part]:
+def _imported(file: Path, events: Path, trace: Trace) -> Iterator[Part]:
     """Yield what was read, and how the time of each device and stream is divided."""
     busy = max(1, trace.busy_ns)
     yield (
@@ -118,3 +119,24 @@ def _output(file: Path, events: Path, trace: Trace) -> Iterator[Part]:
     ]
     yield Table.of(["device", "stream", "rows", "busy", "idle", "wall", "busy of wall"], rows)
     yield clean(f"event table: {events}")
+
+
+@click.command("export")
+@click.argument("result", metavar="RESULT", type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Name of the trace file. [default: next to the event table]",
+)
+@output_options(tables=False)
+def export_command(result: Path, output: Path | None) -> Output:
+    """Export the profile of RESULT for the Perfetto viewer, with the scope of every event, and print the file name.
+
+    RESULT is a record of a profiled trial, an event table, or a profiler's trace file. Without -o, the trace is stored
+    next to the event table and is only rewritten if RESULT is newer.
+    """
+    written = write(result, output)
+    hint = "open it at https://ui.perfetto.dev; the trace stays in the browser and is not sent anywhere"
+    return Output([clean(str(written)), Text(hint, err=True)], {"path": str(written)})

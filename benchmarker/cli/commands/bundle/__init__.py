@@ -1,1 +1,0 @@
-"""The group `bundle`: one module for each command."""

@@ -1,1 +1,0 @@
-"""The group `nodes`: one module for each command."""

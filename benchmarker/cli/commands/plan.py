@@ -1,0 +1,109 @@
+"""Plan files: `benchmarker new`, `benchmarker plan show` and `benchmarker plan run`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+from click.core import ParameterSource
+
+from benchmarker.api.errors import UserError
+from benchmarker.cli.display.output import Output, output_options
+from benchmarker.cli.display.progress import progress_options
+from benchmarker.cli.execution import continue_run, execute_plan, planned, preview, spread
+from benchmarker.cli.options.case import dry_run_option, spread_options, store_options
+from benchmarker.cli.options.types import Folder, complete_plan_file
+from benchmarker.formatting import clean
+from benchmarker.hooks import registry
+
+
+@click.command("show")
+@click.argument("file", shell_complete=complete_plan_file, type=click.Path(path_type=Path))
+@click.option(
+    "--results",
+    type=Folder(),
+    default=Path("results"),
+    show_default=True,
+    help="Folder with earlier records, from which the time of a trial is estimated.",
+)
+@click.option(
+    "--probe", is_flag=True, help="Run a short trial of each case without earlier records, to estimate its time."
+)
+@progress_options
+@output_options()
+def show_command(file: Path, results: Path, probe: bool) -> Output:
+    """Show what a plan file would run: its cases, what is left out and why, and how long it would take.
+
+    The exit status is 1 if a probe failed.
+    """
+    return preview(planned(file), results, probe)
+
+
+PLAN = """\
+# An experiment plan: every combination of the values in [axes] is a case.
+#   benchmarker plan show {name}    what would run, and how long it would take
+#   benchmarker plan run {name}     run it; --resume continues an interrupted run
+problem = "gemm"                  # `benchmarker list problems`; `benchmarker describe gemm` lists its options
+n = 512                           # options of the problem
+k = 512
+trials = 10                       # fresh processes for each case; a verdict needs at least 6
+
+[measuring]
+preheat = true                    # warm up until the rate is steady
+preheat_max_s = 5                 # but no longer than this
+seconds = 2                       # the timed part of each trial
+
+[axes]
+framework = {frameworks}
+m = [256, 512]
+"""
+"""A plan for GEMM in the frameworks that are available here."""
+
+
+@click.command("new")
+@click.argument("file", type=click.Path(path_type=Path))
+@output_options(tables=False)
+def new_command(file: Path) -> Output:
+    """Write a short, commented plan file to start from: `benchmarker new plan.toml`.
+
+    It measures a matrix product in the frameworks that are available here. An existing file is never replaced.
+    """
+    if file.suffix != ".toml":
+        raise UserError(f"{file}: a plan is a TOML file; name it {file.with_suffix('.toml').name}")
+    frameworks = [plugin.name for plugin in registry.registered("framework").values() if not registry.trouble(plugin)]
+    plan = PLAN.format(name=clean(str(file)), frameworks=json.dumps(frameworks))
+    try:
+        with file.open("x", encoding="utf-8") as created:
+            created.write(plan)
+    except FileExistsError:
+        raise UserError(f"{file} exists already; name another file") from None
+    except OSError as error:
+        raise UserError(f"{file} cannot be written: {error.strerror}") from error
+    return Output([clean(f"wrote {file}: `benchmarker plan show {file}` says what it would run")], {"path": str(file)})
+
+
+@click.command("run")
+@click.argument("file", shell_complete=complete_plan_file, type=click.Path(path_type=Path))
+@store_options
+@spread_options
+@dry_run_option
+@progress_options
+@output_options()
+def run_command(
+    file: Path, results: Path, resume: bool, runs: int, pause_s: float | None, dry_run: bool, as_json: bool
+) -> Output:
+    """Run a plan FILE in rounds: each round is one trial of every case, in random order.
+
+    Records are stored in a new folder below --results. If a trial fails, its record contains the reason and the run
+    continues; the exit status is then 1. FILE may also be the folder of a run, which is then continued.
+    """
+    if file.is_dir():
+        chosen = click.get_current_context().get_parameter_source("results") is not ParameterSource.DEFAULT
+        if resume or dry_run or chosen or runs > 1 or pause_s is not None:
+            raise UserError(
+                f"{file} is a run, which continues as it began; leave --resume, --dry-run, --results, --runs and "
+                "--pause out"
+            )
+        return continue_run(file)
+    return execute_plan(spread(planned(file), runs, pause_s), results, resume, dry_run)

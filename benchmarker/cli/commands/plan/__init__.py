@@ -1,1 +1,0 @@
-"""The group `plan`: one module for each command."""

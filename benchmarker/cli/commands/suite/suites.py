@@ -1,0 +1,117 @@
+"""`benchmarker suite list`, `suite run` and `suite check`: suites, and whether all of one was run as it should be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from benchmarker.api.errors import UserError
+from benchmarker.cli.display.output import Output, output_options
+from benchmarker.cli.display.progress import progress_options, working
+from benchmarker.cli.display.submissions import submissions_output
+from benchmarker.cli.execution import execute_plan, made, spread
+from benchmarker.cli.options.case import dry_run_option, spread_options, store_options
+from benchmarker.cli.options.types import Integer, complete_plugins, complete_suite, complete_suite_or_plan_file
+from benchmarker.planning import factors, suites
+from benchmarker.procurement import submission
+from benchmarker.tables.table import Table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command("list")
+@output_options()
+def list_command() -> Output:
+    """List the suites with version, number of cases and trials per case, and run time.
+
+    No framework is started. Cases that a framework does not support here are left out when the suite runs.
+    """
+    rows: list[dict[str, Any]] = [
+        {
+            "name": suite.name,
+            "version": suite.plan.version,
+            "cases": len(factors.expand(suite.plan)),
+            "trials": suite.plan.trials,
+            "time": suite.time,
+            "summary": suite.summary,
+        }
+        for suite in map(suites.find, suites.names())
+    ]
+    cells = [[str(value) for value in row.values()] for row in rows]
+    return Output([Table.of(rows[0], cells, drop=["version", "trials"])], rows)
+
+
+@click.command("run")
+@click.argument("name", shell_complete=complete_suite)
+@click.option(
+    "--framework",
+    metavar="NAME[,NAME...]",
+    shell_complete=complete_plugins("framework"),
+    help="Frameworks to measure, instead of those of the suite.",
+)
+@click.option(
+    "--device",
+    metavar="PLATFORM",
+    help="A platform that the frameworks report, or gpu. [default: the framework's choice]",
+)
+@click.option(
+    "--threads",
+    type=Integer(min=1),
+    metavar="N",
+    help="CPU threads to compute with. [default: the frameworks' own]",
+)
+@store_options
+@spread_options
+@dry_run_option
+@progress_options
+@output_options()
+def run_command(
+    name: str,
+    framework: str | None,
+    device: str | None,
+    threads: int | None,
+    results: Path,
+    resume: bool,
+    runs: int,
+    pause_s: float | None,
+    dry_run: bool,
+) -> Output:
+    """Run the suite NAME.
+
+    Records are stored in --results; with --resume, an unfinished run continues. Cases that a framework or a device
+    does not support are left out and reported. With --runs, the rounds are spread over several runs in one folder, each
+    of which counts as a run in scores and comparisons. The exit status is 1 if a trial failed.
+    """
+    description = suites.find(name).plan
+    if framework is not None:
+        if not all(frameworks := [each.strip() for each in framework.split(",")]):
+            raise UserError(f"--framework={framework}: a name is missing")
+        description = replace(description, axes={**description.axes, "framework": frameworks})
+    given = {key: value for key, value in (("device", device), ("threads", threads)) if value is not None}
+    description = replace(description, base={**description.base, **given})
+    return execute_plan(spread(made(description), runs, pause_s), results, resume, dry_run)
+
+
+@click.command("check")
+@click.argument("results", metavar="RESULT|BUNDLE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--suite",
+    shell_complete=complete_suite_or_plan_file,
+    metavar="NAME|FILE",
+    help="The suite or plan file that should have been run. [default: the suite named in the run]",
+)
+@output_options()
+def check_command(results: tuple[Path, ...], suite: str | None) -> Output:
+    """Check runs of a suite as handed in: list everything that is missing, failed, disturbed, changed or invalid.
+
+    RESULT is the folder of a run, or a folder of runs; BUNDLE is a packed run, which is not unpacked. Checked are the
+    suite, cases, trials, energy and profiles if the suite requests them, disturbances, the consistency of records,
+    machine and software, and checksums. The exit status is 0 if nothing is found, otherwise 1.
+    """
+    with working("checking"):
+        checked = [each for result in results for each in submission.check(result, suite)]
+    return Output(submissions_output(checked), checked, 1 if any(each.findings for each in checked) else 0)
