@@ -1,21 +1,22 @@
-"""Judge comparisons: derive a verdict, its evidence and its notes from the trials of two configurations."""
+"""Judge comparisons: the verdict on two configurations, its evidence and its notes; and whether a run may end by it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import structs
 
+from benchmarker.comparing import matching
 from benchmarker.comparing.diagnosis import executions
 from benchmarker.comparing.disturbances import provisional
-from benchmarker.comparing.formatting import few_runs
-from benchmarker.comparing.geometric_mean import BY_RUN, Mean
+from benchmarker.comparing.formatting import few_runs, ratio
 from benchmarker.comparing.notes import notes_on, notes_on_cases, notes_on_mean
 from benchmarker.comparing.results import Classical, Comparison, Family, GeometricMean, Rules, Verdict
-from benchmarker.comparing.samples import Sample, Tested
+from benchmarker.comparing.samples import BY_RUN, Mean, Sample, Tested
+from benchmarker.formatting import count, duration_text
 from benchmarker.records.step_times import STEP_TIME, step_times
 from benchmarker.stats.classical import describe, rank_sum
 from benchmarker.stats.shift import fewest, paired, unpaired
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from benchmarker.api.metric import Metric
     from benchmarker.comparing.matching import Match
     from benchmarker.hooks.metrics import Derive
+    from benchmarker.records.record import Record
     from benchmarker.stats.verdict import ShiftVerdict
 
 
@@ -258,3 +260,51 @@ def classical(match: Match) -> Classical | None:
         contender_blocks=describe(blocks[1]),
         rank_sum=rank_sum(*blocks),
     )
+
+
+class Referee:
+    """Decides after each round whether the run ends, and records why in `ended`."""
+
+    def __init__(
+        self,
+        rules: Rules,
+        derive: Derive,
+        looks: Sequence[int],
+        target: float | None,
+        budget_s: float | None,
+        say: Callable[[str], None],
+    ) -> None:
+        self.rules, self.derive, self.looks = rules, derive, looks
+        self.target, self.budget_s, self.say = target, budget_s, say
+        self.ended = (
+            f"ended after {_rounds(looks[-1])}, the maximum; for more, start a new run with a larger --max-rounds"
+        )
+
+    def __call__(self, records: Sequence[Record]) -> bool:
+        """Return whether the run ends."""
+        rounds = len({record.trial for record in records})
+        walls = [record.harness.wall_s / (2 if record.design.partner else 1) for record in records]
+        if rounds == 2 and any(all(r.error for r in records if r.design.case_number == side) for side in (0, 1)):
+            self.ended = f"ended after {_rounds(2)} because every trial of one side failed"
+            return True
+        if rounds in self.looks:
+            (comparison,) = compare(matching.within(records).matches, self.rules, self.derive).comparisons
+            self.say(f"after {count(rounds, 'round')}: B/A {ratio(comparison)} {comparison.verdict}")
+            if self._settled(comparison):
+                self.ended = f"ended after {_rounds(rounds)}, {duration_text(sum(walls))}"
+                return True
+        if self.budget_s is not None and sum(walls) * (rounds + 1) / rounds > self.budget_s:
+            self.ended = f"ended after {_rounds(rounds)} because another would exceed --budget"
+            return True
+        return False
+
+    def _settled(self, comparison: Comparison) -> bool:
+        if self.target is None:
+            return comparison.verdict != "undecided"
+        low, high = comparison.low, comparison.high
+        return low is not None and high is not None and (high / low) ** 0.5 - 1 <= self.target
+
+
+def _rounds(number: int) -> str:
+    """Return a number of rounds, and what a round is, so that notes on trials can be related to it."""
+    return f"{count(number, 'round')} of 2 trials (one of A, one of B)"

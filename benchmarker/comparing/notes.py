@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarker.comparing import diagnosis
 from benchmarker.comparing.formatting import few_runs, likely, unit
-from benchmarker.comparing.geometric_mean import BY_RUN, T_TESTS
+from benchmarker.comparing.samples import BY_RUN, T_TESTS
 from benchmarker.formatting import count, part
 from benchmarker.records.suite import differences
 from benchmarker.stats.shift import fewest
@@ -17,10 +17,9 @@ from benchmarker.stats.shift import fewest
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from benchmarker.comparing.geometric_mean import Mean
     from benchmarker.comparing.matching import Match
     from benchmarker.comparing.results import Comparison, Verdict
-    from benchmarker.comparing.samples import Tested
+    from benchmarker.comparing.samples import Mean, Tested
     from benchmarker.records.record import Record
     from benchmarker.records.suite import PlannedSuite, SuiteId
 

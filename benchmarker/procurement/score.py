@@ -15,11 +15,10 @@ from benchmarker.api.errors import UserError
 from benchmarker.comparing import diagnosis
 from benchmarker.comparing.disturbances import count
 from benchmarker.comparing.formatting import Terms, words_of
-from benchmarker.comparing.geometric_mean import Mean
 from benchmarker.comparing.judge import geometric_means
 from benchmarker.comparing.notes import suite_notes, suites_of
 from benchmarker.comparing.results import DELTAS, GeometricMean
-from benchmarker.comparing.samples import Sample, Tested
+from benchmarker.comparing.samples import Mean, Sample, Tested
 from benchmarker.formatting import count as many
 from benchmarker.formatting import part
 from benchmarker.hooks import names

@@ -1,15 +1,15 @@
-"""Assemble the page from its sections."""
+"""Assemble the page from its sections, of which the last say how it was measured, and how that is repeated."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from benchmarker.comparing.results import METHODS
 from benchmarker.report import answer, loads, summary
 from benchmarker.report.environment import environment
 from benchmarker.report.faults import faults
 from benchmarker.report.measured import measured
-from benchmarker.report.method import method, repeating
-from benchmarker.report.page_model import Page
+from benchmarker.report.page_model import Page, Section
 from benchmarker.report.power import time_series
 from benchmarker.report.profiles import kernels, operations
 from benchmarker.report.rooflines import roofs
@@ -22,6 +22,30 @@ from benchmarker.report.verdicts import verdicts
 
 if TYPE_CHECKING:
     from benchmarker.report.study import Study
+
+
+MOST_COMMANDS = 30
+HOW = (
+    "A trial is a fresh process that measures one case. It builds the case, checks its results against a float64 "
+    "reference, warms up, and then times blocks of steps. The timed interval contains only the steps and the final "
+    "synchronisation. Compile time is reported separately.",
+    "The unit of every comparison is the trial, not the step, because steps of one process are not independent of each "
+    "other. If the compared cases were run together, their trials are in random order in every round.",
+    "The verdict is faster or slower (better or worse for metrics that are neither times nor rates) if the p-value, "
+    "corrected for the number of comparisons by Holm's method, is at most {alpha}. It is same if the whole interval "
+    "of the ratio is within ±{delta}. Otherwise it is undecided. Undecided does not mean same: it means that the "
+    "trials do not support any of the other verdicts.",
+)
+LIMITS = (
+    "A ratio is valid for this work on these machines with these software versions. Other sizes may give other ratios.",
+    "Only disturbances that the operating system and the sensors can detect are reported. Causes of timing noise on "
+    "each machine are listed under Environment.",
+    "Profiles are taken in a separate process, and a profiler slows short ops most. They show where time is spent, not "
+    "how fast a step is.",
+    "The interval of an energy covers only the variation between trials. It does not cover the error of the sensor.",
+    "The check against the reference uses a small size of the same case.",
+    "Values that could not be measured are left empty. The records state why.",
+)
 
 
 def page(study: Study) -> tuple[Page, list[str]]:
@@ -58,3 +82,26 @@ def page(study: Study) -> tuple[Page, list[str]]:
         tuple(each for each in found if each),
     )
     return made, unread
+
+
+def method(study: Study) -> Section:
+    """Return the section on the method and its limits."""
+    rules = study.rules
+    how = [each.format(alpha=f"{100 * rules.alpha:.3g}%", delta=f"{100 * rules.delta:.3g}%") for each in HOW]
+    used = dict.fromkeys(each.method for each in study.family.comparisons) if study.family else {}
+    tests = [f"Here: {METHODS[each]}." for each in used]
+    return Section("method", "Method and limits", (*how, *tests), points=LIMITS)
+
+
+def repeating(study: Study) -> Section:
+    """Return the section with the commands of the records, each once."""
+    commands = list(dict.fromkeys(record.command for record in study.records))
+    more = len(commands) - MOST_COMMANDS
+    lead = ["These commands repeat the measurements. Each record contains the command for its case."]
+    if more > 0:
+        lead.append(f"Only the first {MOST_COMMANDS} of {len(commands)} commands are listed.")
+    runs = list(dict.fromkeys(record.run_id for record in study.records))
+    names = ", ".join(runs[:10]) + (f" and {len(runs) - 10} more" if len(runs) > 10 else "")
+    return Section(
+        "repeat", "How to repeat it", tuple(lead), points=(f"Runs: {names}.",), commands=tuple(commands[:MOST_COMMANDS])
+    )

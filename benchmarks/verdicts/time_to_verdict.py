@@ -56,9 +56,8 @@ def main(framework: str, work: str, slower: int, repeat: int, minutes: float, ti
 def experiment(cases, design: str, results: Path) -> tuple[float, int, str]:
     """Return seconds, rounds and the verdict of one experiment."""
     from benchmarker.comparing import matching
-    from benchmarker.comparing.judge import compare
+    from benchmarker.comparing.judge import Referee, compare
     from benchmarker.comparing.results import Rules
-    from benchmarker.comparing.stopping import Referee
     from benchmarker.hooks.metrics import load_metrics
     from benchmarker.records import store
     from benchmarker.records.plan import make_plan

@@ -19,8 +19,6 @@ HOMES = {"benchmarker": ROOT, "benchmarker_plugins": ROOT / "plugins", "benchmar
 SERVED = {
     "benchmarker.report.plots": {"plot"},
     "benchmarker.report.render": {"report"},
-    "benchmarker.report.text": {"report"},
-    "benchmarker.report.figures": {"report"},
     "benchmarker.serving.openai": {"serve"},
     "benchmarker.traces.sql": {"trace"},
     "benchmarker.traces.perfetto.queries": {"trace"},

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from support.records import make_record
 
+from benchmarker.comparing.judge import Referee
 from benchmarker.comparing.results import Rules
-from benchmarker.comparing.stopping import Referee
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.records import store
 

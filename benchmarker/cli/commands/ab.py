@@ -22,8 +22,7 @@ from benchmarker.cli.options.judging import judging_options, known_metric, rules
 from benchmarker.cli.options.problem import ProblemCommand, ask, names_of, no_options
 from benchmarker.cli.options.types import Choice, Duration, Integer, Share, complete_plugin
 from benchmarker.comparing import matching
-from benchmarker.comparing.judge import compare
-from benchmarker.comparing.stopping import Referee
+from benchmarker.comparing.judge import Referee, compare
 from benchmarker.hooks import launchers
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.machine import gpus

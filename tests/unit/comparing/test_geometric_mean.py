@@ -9,9 +9,9 @@ from scipy import stats
 from support.records import make_record
 
 from benchmarker.comparing import matching, samples
-from benchmarker.comparing.geometric_mean import Mean
 from benchmarker.comparing.judge import compare, geometric_means
 from benchmarker.comparing.results import Rules
+from benchmarker.comparing.samples import Mean
 from benchmarker.hooks.metrics import load_metrics
 
 RNG = np.random.default_rng(11)

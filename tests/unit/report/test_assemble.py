@@ -16,10 +16,10 @@ from benchmarker.records import store
 from benchmarker.records.plan import make_plan
 from benchmarker.records.record import Check
 from benchmarker.report.assemble import page
-from benchmarker.report.figures import specification
 from benchmarker.report.gather import gather
 from benchmarker.report.page_model import Axis, Bars, Boxes, Figure, Points
 from benchmarker.report.power import MOST_POINTS, _thinned
+from benchmarker.report.render import specification
 from benchmarker.report.study import MOST_DRAWN
 from benchmarker.stats.median_interval import median_half_width, median_interval
 from benchmarker.tables.table import Table

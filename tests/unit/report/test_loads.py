@@ -11,8 +11,8 @@ from benchmarker.files import atomic
 from benchmarker.records import load as loads
 from benchmarker.records.load import Lengths, RequestFailure, Slo
 from benchmarker.report import loads as section_of
-from benchmarker.report.figures import specification
 from benchmarker.report.page_model import Figure, Listing
+from benchmarker.report.render import specification
 from benchmarker.serving.arrivals import draw
 from benchmarker.serving.doubts import doubts
 from benchmarker.serving.latency import Figures

@@ -11,8 +11,7 @@ from support.records import make_record
 
 from benchmarker.files import atomic
 from benchmarker.hooks.registry import installing
-from benchmarker.report.figures import escaped
-from benchmarker.report.render import render
+from benchmarker.report.render import escaped, render
 
 NETWORK = re.compile(r"""(?:src|href|action|data|poster|srcset)\s*=\s*["']?\s*(?:https?:)?//""", re.I)
 TAGS = re.compile(
