@@ -188,7 +188,7 @@ def _first(group: Group) -> Record | None:
 
 
 def _ops(path: Path) -> pd.DataFrame:
-    from benchmarker.traces.parquet import load  # Arrow is slow to import
+    from benchmarker.traces.profile_files import load  # Arrow is slow to import
     from benchmarker.traces.statistics import ops
 
     return ops(load(path).events)

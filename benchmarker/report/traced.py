@@ -10,8 +10,8 @@ import pandas as pd
 from benchmarker.formatting import count, si
 from benchmarker.report.page_model import Doubt, Page, Section
 from benchmarker.report.profiles import listing
-from benchmarker.traces.scopes import inclusive
 from benchmarker.traces.statistics import describe, difference, ops, work
+from benchmarker.traces.summary import inclusive
 
 if TYPE_CHECKING:
     from pathlib import Path

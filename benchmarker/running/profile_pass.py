@@ -53,7 +53,7 @@ def without_profile(record: Record, reason: str) -> Record:
 
 
 def _profiled(context: Context, record: Record) -> Record:
-    from benchmarker.traces import parquet  # Arrow takes longest of all to import, and few runs profile
+    from benchmarker.traces import profile_files
     from benchmarker.traces.ingest import Expected
     from benchmarker.traces.together import ingest_ranks
 
@@ -76,7 +76,7 @@ def _profiled(context: Context, record: Record) -> Record:
         own = zip(store.of_ranks(record.trial_id, case.ranks), files, strict=True)
         _write(
             {
-                context.folder.events_path(record.trial_id): parquet.encode(profile),
+                context.folder.events_path(record.trial_id): profile_files.encode(profile),
                 **{
                     context.folder.profile_path(rank, ending): gzip.compress(file.read_bytes(), 6)
                     for rank, (file, ending) in own

@@ -25,9 +25,8 @@ import numpy as np
 import pandas as pd
 
 from benchmarker.traces.events import codes
-from benchmarker.traces.idle import SYNC, calls_named, on_device
 from benchmarker.traces.intervals import Covered, nest
-from benchmarker.traces.launches import KERNEL_WAIT_NS, launch_rows
+from benchmarker.traces.wall_time import KERNEL_WAIT_NS, SYNC, calls_named, launch_rows, on_device
 
 _WAIT_EVENT = re.compile(r"StreamWaitEvent")
 _QUERY = re.compile(r"(Event|Stream)Query")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -18,14 +18,12 @@ from benchmarker.records.profile import Kernel, Scope, Trace
 from benchmarker.traces.attribution.attribute import attribute
 from benchmarker.traces.attribution.graphs import BEGIN, GRAPH, with_capture, without_capture
 from benchmarker.traces.events import ON_DEVICE, words
-from benchmarker.traces.formats import chrome, databases, rocprof, xplane
+from benchmarker.traces.formats import chrome, nsys, rocprof, xplane
 from benchmarker.traces.formats.aten_cost import Causal
-from benchmarker.traces.formats.reading import Reading
-from benchmarker.traces.formats.source import Source
+from benchmarker.traces.formats.reading import SQLITE, Database, Reading, Source, opened
 from benchmarker.traces.formats.wire import WireError
-from benchmarker.traces.scopes import scopes
 from benchmarker.traces.statistics import describe, work
-from benchmarker.traces.summary import summary
+from benchmarker.traces.summary import scopes, summary
 
 LONGEST_NS = 1 << 61
 """Sums of longer times are not exact, or do not fit into 64 bits."""
@@ -34,6 +32,7 @@ _EXACT_NS = 1 << 53
 _MOST_DEVICES = 4096
 _REPORTS = (".nsys-rep", ".qdrep")
 """Nsight Systems' own files, whose format is not public."""
+_NO_PROFILE = "an SQLite database, but of neither Nsight Systems (nsys export --type=sqlite) nor rocprofv3 (rocpd)"
 _SEEN = 512
 """Bytes of a file that are looked at to tell whether it is text."""
 
@@ -128,14 +127,14 @@ def read(path: Path, causal: Causal = "half") -> Reading:
         raise UserError(f"{path}: a report of Nsight Systems; export it first: nsys export --type=sqlite {path}")
     if rocprof.is_json(first):
         raise UserError(f"{path}: {rocprof.JSON}")
-    if not first.startswith(databases.MAGIC) and (what := foreign(first)):
+    if not first.startswith(SQLITE) and (what := foreign(first)):
         raise UserError(
             f"{path}: {what}, not a trace; a trace is an .xplane.pb file of JAX, JSON with traceEvents, "
             "or a database or CSV of Nsight Systems or rocprofv3"
         )
     try:
-        if first.startswith(databases.MAGIC):
-            reading = databases.read(path)
+        if first.startswith(SQLITE):
+            reading = _read_database(path)
         elif rocprof.is_file(first):
             reading = rocprof.read_files(path)
         elif first.lstrip()[:1] in (b"{", b"["):
@@ -157,10 +156,32 @@ def read(path: Path, causal: Causal = "half") -> Reading:
     return reading
 
 
+def _read_database(path: Path) -> Reading:
+    """Read the rows of a database. Raises `UserError` if it is damaged or of no known profiler."""
+    with opened(path) as database:
+        if read_tables := _reader(database):
+            return read_tables(database)
+    raise UserError(f"{path}: {_NO_PROFILE}; it is no trace")
+
+
+def _reader(database: Database) -> Callable[[Database], Reading] | None:
+    """What reads the databases of the profiler that wrote this one; None if that is no known profiler."""
+    return nsys.read if nsys.has_tables(database) else rocprof.read if rocprof.has_tables(database) else None
+
+
+def is_profile(path: Path) -> bool:
+    """Whether a database is one of a profiler."""
+    try:
+        with opened(path) as database:
+            return _reader(database) is not None
+    except UserError:
+        return False
+
+
 def foreign(first: bytes) -> str:
     """What a file is that begins with these bytes and can be no trace; empty if it may be one."""
-    if first.startswith(databases.MAGIC):
-        return databases.OTHER
+    if first.startswith(SQLITE):
+        return _NO_PROFILE
     if rocprof.is_json(first):
         return rocprof.JSON
     beginning = first[:_SEEN]

@@ -1,13 +1,22 @@
-"""Where traces are stored: the event table of a record is in the same folder."""
+"""The files of profiles: event tables, which are Parquet files beside their records, and profilers' own files.
+
+The summary of an event table is in the metadata of its file.
+"""
 
 from __future__ import annotations
 
+import io
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
+import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from msgspec import Struct
 
 from benchmarker.api.errors import UserError
 from benchmarker.files import regular
@@ -15,13 +24,14 @@ from benchmarker.formatting import clean
 from benchmarker.hooks import names as naming
 from benchmarker.records import sides, store
 from benchmarker.records.factors import factors_of
+from benchmarker.records.profile import Scope, Trace
 from benchmarker.records.record import Record
-from benchmarker.traces import parquet
-from benchmarker.traces.formats import databases, rocprof
+from benchmarker.traces.events import FLOATS, INTEGERS, MEMORY, TEXTS, codes, frame, words
+from benchmarker.traces.formats import rocprof
 from benchmarker.traces.formats.aten_cost import Causal
 from benchmarker.traces.formats.chrome import CAUSAL
-from benchmarker.traces.formats.source import Source
-from benchmarker.traces.ingest import Expected, Ingested, foreign, ingest
+from benchmarker.traces.formats.reading import SQLITE, Source
+from benchmarker.traces.ingest import LONGEST_NS, Expected, Ingested, foreign, ingest, is_profile
 
 EVENTS = ".events.parquet"
 ANNOTATED = ".annotated.json.gz"
@@ -42,8 +52,8 @@ def is_trace(path: Path) -> bool:
     """Whether a file looks like an event table or a profiler's trace; it may still be damaged."""
     first = _beginning(path)
     return (
-        first.startswith(parquet.MAGIC)
-        or (first.startswith(databases.MAGIC) and databases.is_profile(path))
+        first.startswith(MAGIC)
+        or (first.startswith(SQLITE) and is_profile(path))
         or rocprof.is_file(first)
         or first.lstrip()[:1] == b"["
         or b'"traceEvents"' in first
@@ -174,7 +184,7 @@ def _profile(path: Path, causal: Causal | None) -> Profile:
             first = file.read(4)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from None
-    if first == parquet.MAGIC:
+    if first == MAGIC:
         return Profile(path, None, _table(path, causal))
     record = store.read_record(path) if path.suffix == ".json" else None
     if not isinstance(record, Record):
@@ -186,7 +196,7 @@ def _profile(path: Path, causal: Causal | None) -> Profile:
 
 def _table(path: Path, causal: Causal | None) -> Ingested:
     """The event table in a file. Raises `UserError` if it counts causal attention in another way."""
-    found = parquet.load(path)
+    found = load(path)
     if causal and any(text in found.trace.notes for kind, text in CAUSAL.items() if kind != causal):
         raise UserError(
             f"{path}: its FLOPs were not counted with --causal={causal}; import the profiler's file with it"
@@ -196,3 +206,77 @@ def _table(path: Path, causal: Causal | None) -> Ingested:
 
 def _record_path(table: Path) -> Path:
     return table.with_name(table.name.removesuffix(EVENTS) + ".json")
+
+
+_KEY = b"benchmarker"
+_TIMES, _DURATIONS = ("ts_ns", "end_ns"), ("dur_ns", "self_ns", "busy_ns", "waiting_ns")
+"""Columns with times in ns: none may overflow 64 bits when durations are added to it, or added up."""
+MAGIC = b"PAR1"
+
+
+class _Summary(Struct, frozen=True, forbid_unknown_fields=True):
+    trace: Trace
+    scopes: list[Scope]
+
+
+def table(events: pd.DataFrame) -> pa.Table:
+    """An event table in Arrow's format, with the number of each row; values that mean "none" are null."""
+    columns: dict[str, pa.Array] = {"event_id": pa.array(events.index.to_numpy())}
+    for name in TEXTS:
+        column = events[name]
+        code = codes(column)
+        texts = pa.array([str(value) for value in column.cat.categories], pa.string())
+        columns[name] = pa.DictionaryArray.from_arrays(pa.array(code, mask=(column == "").to_numpy()), texts)
+    for name in INTEGERS:
+        values = events[name].to_numpy()
+        columns[name] = pa.array(values, mask=values == -1)
+    for name in (*FLOATS, *MEMORY):
+        if name in events:
+            columns[name] = pa.array(events[name].to_numpy(), from_pandas=True)
+    return pa.table(columns)
+
+
+def encode(ingested: Ingested) -> bytes:
+    """The file's content."""
+    summary = msgspec.json.encode(_Summary(ingested.trace, ingested.scopes))
+    sink = io.BytesIO()
+    pq.write_table(table(ingested.events).replace_schema_metadata({_KEY: summary}), sink, compression="zstd")
+    return sink.getvalue()
+
+
+def load(path: Path) -> Ingested:
+    """The event table in a file, and its summary. Raises `UserError` if the file is not an event table."""
+    try:
+        regular.check(path)
+        held = pq.read_table(path)
+        summary = msgspec.json.decode((held.schema.metadata or {})[_KEY], type=_Summary)
+        columns = {name: _texts(held[name]) for name in TEXTS}
+        columns |= {name: held[name].fill_null(-1).to_numpy().astype(np.int64) for name in INTEGERS}
+        floats = (*FLOATS, *(name for name in MEMORY if name in held.column_names))
+        columns |= {name: held[name].to_numpy().astype(float) for name in floats}
+        if held.num_rows and not -1 <= columns["parent_id"].min() <= columns["parent_id"].max() < held.num_rows:
+            raise ValueError("a parent_id is not the number of a row")
+        times = [columns[name].astype(float) for name in (*_TIMES, *_DURATIONS)]
+        latest, longest = (
+            max(time_.max(initial=0) for time_ in times),
+            max(time_.sum() for time_ in times[len(_TIMES) :]),
+        )
+        if min(time_.min(initial=0) for time_ in times) < -1 or latest > 2 * LONGEST_NS or longest > LONGEST_NS:
+            raise ValueError("its times are not those of a trace")
+        if "memory" in columns["kind"].categories and not set(MEMORY) <= columns.keys():
+            raise ValueError("memory events lack their sizes")
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror or error}") from None
+    except (pa.ArrowException, KeyError, ValueError) as error:
+        raise UserError(f"{path}: not an event table of this version: {' '.join(str(error).split())}") from None
+    return Ingested(frame(columns, held.num_rows), summary.trace, summary.scopes)
+
+
+def _texts(column: pa.ChunkedArray) -> pd.Categorical:
+    if not pa.types.is_dictionary(column.type):
+        raise ValueError("a text column is not dictionary-encoded")
+    chunk = column.unify_dictionaries().combine_chunks()
+    if isinstance(chunk, pa.ChunkedArray):
+        chunk = chunk.chunk(0) if chunk.num_chunks else pa.DictionaryArray.from_arrays(pa.array([], pa.int32()), [""])
+    values = chunk.dictionary.to_pylist()
+    return words(chunk.indices.fill_null(len(values)).to_numpy(), [*values, ""])

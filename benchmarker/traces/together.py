@@ -13,9 +13,9 @@ import pandas as pd
 from benchmarker.api.problem import Collective
 from benchmarker.records.profile import Scope, Trace
 from benchmarker.traces.events import ON_DEVICE, TEXTS, words
-from benchmarker.traces.exchanges import critical, devices, exchanges, matched, moves
 from benchmarker.traces.ingest import Expected, Ingested, ingest
 from benchmarker.traces.intervals import COMMUNICATION, union_ns
+from benchmarker.traces.ranks import critical, devices, exchanges, matched, moves
 from benchmarker.traces.statistics import work
 from benchmarker.traces.summary import device_times
 

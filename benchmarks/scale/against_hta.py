@@ -14,10 +14,9 @@ from typing import Any
 
 import click
 
-from benchmarker.traces.idle import COMMUNICATION, on_device
 from benchmarker.traces.ingest import ingest
 from benchmarker.traces.intervals import union_ns
-from benchmarker.traces.launches import launch_rows, launches, streams
+from benchmarker.traces.wall_time import COMMUNICATION, launch_rows, launches, on_device, streams
 
 ASK = """
 import os, sys, json, logging, warnings

@@ -25,7 +25,7 @@ import pandas as pd
 
 from benchmarker.traces.attribution.attribute import attribute
 from benchmarker.traces.events import ON_DEVICE
-from benchmarker.traces.formats.source import Source
+from benchmarker.traces.formats.reading import Source
 from benchmarker.traces.formats.wire import fields, text
 from benchmarker.traces.ingest import read
 from benchmarker.traces.statistics import describe, work

@@ -15,7 +15,7 @@ import msgspec
 from benchmarker.files import atomic
 from benchmarker.records import store
 from benchmarker.records.record import Record
-from benchmarker.traces import parquet
+from benchmarker.traces import profile_files
 from benchmarker.traces.ingest import ingest
 
 HERE = Path(__file__).parent
@@ -60,7 +60,7 @@ def profiled(folder: Path, events: int) -> None:
     assert isinstance(record, Record), record
     found = msgspec.structs.replace(record, trace=ingested.trace, scopes=ingested.scopes, kernels=ingested.kernels())
     path.write_bytes(atomic.encode(found))
-    path.with_name(f"{path.stem}.events.parquet").write_bytes(parquet.encode(ingested))
+    path.with_name(f"{path.stem}.events.parquet").write_bytes(profile_files.encode(ingested))
 
 
 def tell(what: str, place: Path, repeats: int) -> None:

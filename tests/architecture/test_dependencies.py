@@ -21,7 +21,6 @@ SERVED = {
     "benchmarker.report.render": {"report"},
     "benchmarker.serving.openai": {"serve"},
     "benchmarker.traces.sql": {"trace"},
-    "benchmarker.traces.perfetto.queries": {"trace"},
     "benchmarker_plugins.frameworks.jax": {"jax"},
     "benchmarker_plugins.frameworks.torch": {"torch"},
     "benchmarker_plugins.meters.amdsmi": {"amd"},

@@ -19,8 +19,8 @@ from benchmarker import Record, load_events
 from benchmarker.records.reading import read
 from benchmarker.traces.ingest import ingest
 from benchmarker.traces.profile_files import open_trace
-from benchmarker.traces.scopes import inclusive
 from benchmarker.traces.statistics import describe, work
+from benchmarker.traces.summary import inclusive
 
 pytestmark = pytest.mark.slow
 LAYERS, STEPS = 2, 3

@@ -23,7 +23,7 @@ from perfetto.trace_processor.platform import PlatformDelegate
 from perfetto.trace_processor.protos import ProtoFactory
 from perfetto.trace_processor.rpc import TraceProcessorRpc
 
-from benchmarker.traces.perfetto.queries import Trace, load
+from benchmarker.traces.sql import Trace, load
 
 _BUFFER_BYTES = 4 << 20
 _PAGE_BYTES = 1 << 16

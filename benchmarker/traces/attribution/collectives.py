@@ -23,8 +23,11 @@ import numpy as np
 import pandas as pd
 
 from benchmarker.traces.events import ON_DEVICE, codes, words
-from benchmarker.traces.formats.collectives import INTEGERS, ON_CPU, TEXTS, kind_of
+from benchmarker.traces.formats.notation import COLLECTIVE_INTEGERS, COLLECTIVE_TEXTS, collective_kind
 from benchmarker.traces.intervals import COMMUNICATION, Nest, inherit
+
+_TRANSFER = re.compile(r"(gloo|ucc|mpi):")
+"""Annotations of backends on a CPU."""
 
 
 def with_collectives(events: pd.DataFrame, on_device: np.ndarray) -> pd.DataFrame:
@@ -32,8 +35,8 @@ def with_collectives(events: pd.DataFrame, on_device: np.ndarray) -> pd.DataFram
     moves = on_device & ((events["category"] == COMMUNICATION) & (events["opcode"] == "")).to_numpy()
     rows, parent = np.flatnonzero(moves), events["parent_id"].to_numpy()
     columns: dict[str, Any] = {}
-    for name in (*TEXTS, *INTEGERS):
-        is_text = name in TEXTS
+    for name in (*COLLECTIVE_TEXTS, *COLLECTIVE_INTEGERS):
+        is_text = name in COLLECTIVE_TEXTS
         values = codes(events[name]) if is_text else events[name].to_numpy().copy()
         stated = (events[name] != "").to_numpy() if is_text else values >= 0
         source = _nearest(parent, rows, stated)
@@ -68,10 +71,10 @@ def calls_of(events: pd.DataFrame) -> np.ndarray:
     after it, of the call before, which then has several.
     """
     found = np.full(len(events), -1)
-    begin, transfers = events["ts_ns"].to_numpy(), _named(events, ON_CPU)
+    begin, transfers = events["ts_ns"].to_numpy(), _named(events, _TRANSFER)
     if not transfers.any() or events["kind"].isin(ON_DEVICE).any():
         return found
-    names, name = [kind_of(text) for text in events["name"].cat.categories], codes(events["name"])
+    names, name = [collective_kind(text) for text in events["name"].cat.categories], codes(events["name"])
     kinds = np.array([_DONE_BY.get(text, text) for text in names])[name]
     calls = _named(events, _CALL)
     for kind in np.unique(kinds[transfers]).tolist():
@@ -94,7 +97,7 @@ def with_calls(events: pd.DataFrame, call: np.ndarray, nested: Nest) -> pd.DataF
     kind = np.where(runtime, len(kinds.cat.categories), codes(kinds))
     called = codes(events["name"])[call[moved]]
     collective = codes(events["collective"])
-    texts = [*events["collective"].cat.categories, *(kind_of(text) for text in names)]
+    texts = [*events["collective"].cat.categories, *(collective_kind(text) for text in names)]
     collective[moved] = len(events["collective"].cat.categories) + called
     return events.assign(kind=words(kind, [*kinds.cat.categories, "runtime"]), collective=words(collective, texts))
 
@@ -105,7 +108,7 @@ def _with_ops_around(events: pd.DataFrame, nested: Nest, chosen: np.ndarray) -> 
         above = nested.parent[rows]
         rows = np.unique(above[(above >= 0) & ~chosen[above]])
         chosen[rows] = True
-    found: np.ndarray = chosen & (events["kind"] == "op").to_numpy() & ~_named(events, ON_CPU)
+    found: np.ndarray = chosen & (events["kind"] == "op").to_numpy() & ~_named(events, _TRANSFER)
     return found
 
 

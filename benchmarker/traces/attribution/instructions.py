@@ -20,8 +20,8 @@ import pandas as pd
 
 from benchmarker.traces.attribution.categories import categorize
 from benchmarker.traces.events import Kinds, codes, grouped, words
-from benchmarker.traces.formats.collectives import kind_of
 from benchmarker.traces.formats.hlo import DONE, REWRITTEN, STARTS, Instruction, Program
+from benchmarker.traces.formats.notation import collective_kind
 from benchmarker.traces.intervals import COMMUNICATION
 
 _OPENING = re.compile(r"([\w.\-<>]+)\(")
@@ -212,7 +212,7 @@ def _explain(program: Program | None, op: str, path: str, known: Collection[str]
     if category == "reduction" and program.is_softmax(instruction):
         category, rule = "softmax", "hlo:reduce, exponential"
     flops = program.flops(instruction)
-    kinds = [kind_of(each.opcode) for each in (instruction, *members)] if category == COMMUNICATION else []
+    kinds = [collective_kind(each.opcode) for each in (instruction, *members)] if category == COMMUNICATION else []
     collective = next(filter(None, kinds), "")
     message = program.input_bytes(instruction) if collective and not instruction.opcode.endswith(DONE) else -1
     return _Explained(

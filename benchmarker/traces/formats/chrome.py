@@ -16,9 +16,8 @@ import pandas as pd
 
 from benchmarker.formatting import count
 from benchmarker.traces.events import MEMORY, Texts, frame, grouped
-from benchmarker.traces.formats import collectives
 from benchmarker.traces.formats.aten_cost import Causal
-from benchmarker.traces.formats.json_args import Described
+from benchmarker.traces.formats.json_args import ANNOTATION, Described, collective_columns
 from benchmarker.traces.formats.json_events import (
     Args,
     JsonEvents,
@@ -30,6 +29,7 @@ from benchmarker.traces.formats.json_events import (
     text_of,
     times_ns,
 )
+from benchmarker.traces.formats.notation import COLLECTIVE_INTEGERS, COLLECTIVE_TEXTS
 from benchmarker.traces.formats.reading import COPY, DEVICE, STREAM, Reading, divided_cpu
 
 _KINDS = {
@@ -55,7 +55,7 @@ _ROCPROF = re.compile(
     r"(?:\d+ )?(?:(?P<api>CPU (?:HIP|HSA|KFD) API)|(?P<copy>COPY)|GPU(?P<gpu>\d+)|(?P<scope>Markers and Ranges))\b"
 )
 """How rocprof names processes, with or without a number to sort them by; its events have no category."""
-_ANNOTATION = re.compile(r"ProfilerStep#|Optimizer\.\w+#|enumerate\(DataLoader\)#")
+_OWN_SCOPE = re.compile(r"ProfilerStep#|Optimizer\.\w+#|enumerate\(DataLoader\)#")
 """Annotations that PyTorch makes itself; older versions give them the category of ops."""
 _STEP = re.compile(r"ProfilerStep#(\d{1,18})$")
 JAX_LIMIT = 1_000_000
@@ -192,7 +192,7 @@ class _Rows:
             columns["external_id"] = integers([each.older_external_id for each in args])
         columns["correlation"] = integers([each.correlation or each.correlation_id for each in args])
         columns |= self.described.columns(columns["name"], args)
-        columns |= collectives.columns(columns["name"], args, self.interned)
+        columns |= collective_columns(columns["name"], args, self.interned)
         self.parts.append(columns | {"ts_ns": ts, "dur_ns": dur})
 
     def _numbered_threads(self, slices: list[Slice]) -> np.ndarray:
@@ -253,13 +253,13 @@ class _Rows:
             "kind": text(kind[kept]),
             "name": text(name[kept]),
             **{each: text(found.pop(each)[kept]) for each in ("op", "scope", "program", "shapes", "gemm")},
-            **{each: text(found.pop(each)[kept]) for each in collectives.TEXTS},
+            **{each: text(found.pop(each)[kept]) for each in COLLECTIVE_TEXTS},
             "launch": text(np.where(kind == self.interned.code("kernel"), found.pop("launch"), 0)[kept]),
             "device": text(device[kept]),
             "track": text(track[kept]),
             "step": step[kept],
             "run": run[kept],
-            **{each: found.pop(each)[kept] for each in (*_KEPT, *collectives.INTEGERS)},
+            **{each: found.pop(each)[kept] for each in (*_KEPT, *COLLECTIVE_INTEGERS)},
             **{each: found.pop(each)[kept] for each in ("flops", "bytes")},
             **{each: values[kept] for each, values in memory.items()},
         }
@@ -287,9 +287,9 @@ class _Rows:
         scope, step = code("scope"), np.full(len(kind), -1)
         kind[modules & (category == code("python_function"))] = scope
         name[modules] = each_of(name[modules], lambda text: code(text.removeprefix(_MODULE)))
-        kind[(kind == code("op")) & self.interned.matching(name, _ANNOTATION.match)] = scope
+        kind[(kind == code("op")) & self.interned.matching(name, _OWN_SCOPE.match)] = scope
         scopes = np.flatnonzero(kind == scope)
-        kind[scopes[self.interned.matching(name[scopes], collectives.ANNOTATION.match)]] = code("op")
+        kind[scopes[self.interned.matching(name[scopes], ANNOTATION.match)]] = code("op")
         steps = scopes[self.interned.matching(name[scopes], _STEP.match)]
         kind[steps] = code("step")
         step[steps] = each_of(name[steps], lambda text: int(match[1]) if (match := _STEP.match(text)) else -1)

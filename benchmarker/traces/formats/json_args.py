@@ -1,8 +1,14 @@
-"""What the arguments of a JSON trace's events say of ops and kernels: shapes, cost, matrix product, launch."""
+"""What the arguments of a JSON trace's events say of ops, kernels and collectives: shapes, cost, launch, messages.
+
+The fields of a collective of PyTorch: libkineto's output_json.cpp. Only c10d's own op and its kernels have them, and in
+older versions none. Each backend writes an annotation, such as `nccl:all_reduce`, with the shapes of its inputs.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import msgspec
@@ -10,8 +16,8 @@ import numpy as np
 
 from benchmarker.traces.events import Texts
 from benchmarker.traces.formats.aten_cost import Causal, aten_cost, aten_gemm, has_cost
-from benchmarker.traces.formats.json_events import NOT_GIVEN, Args
-from benchmarker.traces.formats.notation import aten_inputs, launch
+from benchmarker.traces.formats.json_events import NOT_GIVEN, Args, integers, text_of
+from benchmarker.traces.formats.notation import ATEN_TYPES, COLLECTIVE_INTEGERS, aten_inputs, collective_kind, launch
 
 _OTHER: dict[Causal, Causal] = {"half": "full", "full": "half"}
 _UNKNOWN = (float("nan"), float("nan"), 0)
@@ -129,3 +135,68 @@ def _three(part: bytes) -> str | None:
     """A grid or block, such as `[132, 1, 1]`, as `132,1,1`; None if it is anything else."""
     text = "".join(part.decode("latin-1").split())
     return text[1:-1] if _TRIPLE.fullmatch(text) else None
+
+
+ANNOTATION = re.compile(r"(nccl|rccl|gloo|ucc|xccl|mpi):")
+"""Annotations made by PyTorch's own collectives: they are ops, not scopes of the program."""
+_BYTES = {
+    "Byte": 1,
+    "Char": 1,
+    "Bool": 1,
+    "QInt8": 1,
+    "QUInt8": 1,
+    "Short": 2,
+    "Half": 2,
+    "BFloat16": 2,
+    "Int": 4,
+    "Float": 4,
+    "QInt32": 4,
+    "Long": 8,
+    "Double": 8,
+    "ComplexHalf": 4,
+    "ComplexFloat": 8,
+    "ComplexDouble": 16,
+}
+"""Bytes of an element, by the type's name in c10::toString(ScalarType)."""
+_FLOAT8 = "Float8_"
+
+
+def collective_columns(name: np.ndarray, args: Sequence[Args], texts: Texts) -> dict[str, np.ndarray]:
+    """The columns of the event table about collectives, for events of which the numbers of their names are given."""
+    rows = len(args)
+    kind, group = np.zeros(rows, np.int32), np.zeros(rows, np.int32)
+    numbers = {name: np.full(rows, -1) for name in COLLECTIVE_INTEGERS}
+    stated = [row for row, each in enumerate(args) if each.collective is not None]
+    for row in stated:
+        each = args[row]
+        stated_kind = text_of(each.collective)
+        kind[row] = texts.code(collective_kind(stated_kind) or stated_kind)
+        group[row] = texts.code(" ".join(text_of(part) for part in (each.group, each.group_ranks) if part is not None))
+    if stated:
+        given = [args[row] for row in stated]
+        numbers["group_size"][stated] = integers([each.group_size for each in given])
+        numbers["collective_nr"][stated] = integers([each.collective_nr for each in given])
+        elements = integers([each.message for each in given])
+        size = np.array([_element_bytes(text_of(each.element)) for each in given])
+        numbers["message_bytes"][stated] = np.where((elements >= 0) & (size > 0), elements * size, -1)
+    for row in np.flatnonzero(texts.matching(name, ANNOTATION.match)).tolist():
+        kind[row] = texts.code(collective_kind(texts.values()[name[row]]))
+        numbers["message_bytes"][row] = _input_bytes(args[row])
+    return {"collective": kind, "process_group": group, **numbers}
+
+
+def _element_bytes(name: str) -> int:
+    return 1 if name.startswith(_FLOAT8) else _BYTES.get(name, 0)
+
+
+def _input_bytes(args: Args) -> int:
+    """Bytes of all inputs of an annotation; -1 if they are not recorded."""
+    try:
+        dims, types = (msgspec.json.decode(part or b"[]") for part in (args.dims, args.types))
+        return sum(_tensor_bytes(shape, name) for shape, name in zip(dims, types, strict=True)) or -1
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError, ValueError):
+        return -1
+
+
+def _tensor_bytes(shape: Any, name: Any) -> int:
+    return int(prod(shape)) * (ATEN_TYPES[name].bytes if name in ATEN_TYPES else 0) if shape else 0

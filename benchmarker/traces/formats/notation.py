@@ -152,3 +152,18 @@ def of_xla(details: str) -> str:
         shared=sum(shared) if shared else None,
         occupancy=f"{float(occupancy[0]):g}" if occupancy and float(occupancy[0]) else None,
     )
+
+
+_KINDS = ("reduce_scatter", "all_reduce", "all_gather", "all_to_all", "collective_permute", "broadcast", "barrier")
+_SIMPLE = ("reduce", "gather", "scatter", "send_recv", "send", "recv")
+COLLECTIVE_TEXTS, COLLECTIVE_INTEGERS = (
+    ("collective", "process_group"),
+    ("group_size", "message_bytes", "collective_nr"),
+)
+"""The columns of the event table that describe a collective."""
+
+
+def collective_kind(text: str) -> str:
+    """The collective that a name of an op, an instruction or a kernel contains, in PyTorch's spelling; or empty."""
+    letters = re.sub(r"[^a-z]", "", text.lower())
+    return next((kind for kind in (*_KINDS, *_SIMPLE) if kind.replace("_", "") in letters), "")

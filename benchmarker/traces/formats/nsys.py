@@ -13,8 +13,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarker.formatting import count
-from benchmarker.traces.formats.reading import Reading
-from benchmarker.traces.formats.rows import Database, launches, looked_up, numbered, rows
+from benchmarker.traces.formats.reading import Database, Reading, launches, looked_up, numbered, rows
 
 _CUPTI = "CUPTI_ACTIVITY_KIND_"
 _KERNELS, _RUNTIME, _NVTX = f"{_CUPTI}KERNEL", f"{_CUPTI}RUNTIME", "NVTX_EVENTS"

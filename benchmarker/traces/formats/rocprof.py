@@ -14,8 +14,7 @@ import pandas as pd
 
 from benchmarker.api.errors import UserError
 from benchmarker.formatting import count
-from benchmarker.traces.formats.reading import COPY, Reading
-from benchmarker.traces.formats.rows import Database, launches, looked_up, numbered, rows
+from benchmarker.traces.formats.reading import COPY, Database, Reading, launches, looked_up, numbered, rows
 
 _DISPATCHES = "rocpd_kernel_dispatch"
 _GRID, _GROUP = (

@@ -58,7 +58,7 @@ def hta(path: Path) -> Any:
 
 def perfetto(path: Path) -> Any:
     """Perfetto's engine, with SQL: the program that the variable PERFETTO names, or one that is found."""
-    from benchmarker.traces.perfetto.queries import open_trace
+    from benchmarker.traces.sql import open_trace
 
     engine = Path(os.environ["PERFETTO"]) if "PERFETTO" in os.environ else None
     yield

@@ -10,7 +10,7 @@ from support.records import make_ceiling, make_record
 
 from benchmarker.files import atomic
 from benchmarker.records import ceilings
-from benchmarker.traces import parquet
+from benchmarker.traces import profile_files
 from benchmarker.traces.ingest import ingest
 
 A100 = "NVIDIA A100-SXM4-80GB"
@@ -31,7 +31,7 @@ def record(tmp_path):
     found = ingest(tmp_path / "t.json")
     made = msgspec.structs.replace(make_record(1.0), trace=found.trace)
     atomic.write(tmp_path / "r.json", atomic.encode(made))
-    (tmp_path / "r.events.parquet").write_bytes(parquet.encode(found))
+    (tmp_path / "r.events.parquet").write_bytes(profile_files.encode(found))
     known = [make_ceiling(1e12), make_ceiling(1e10, "memory")]
     ceilings.write(tmp_path / "ceilings.json", known)
     return "r.json"

@@ -10,7 +10,7 @@ from benchmarker.cli.display import output
 from benchmarker.files import atomic
 from benchmarker.tables.shortening import factored
 from benchmarker.traces.ingest import ingest
-from benchmarker.traces.parquet import encode
+from benchmarker.traces.profile_files import encode
 
 
 def store(folder, framework, trial, kernel_us):

@@ -20,8 +20,7 @@ from benchmarker.power import telemetry
 from benchmarker.records import ceilings, job, load, store
 from benchmarker.running import site
 from benchmarker.serving import arrivals
-from benchmarker.traces import parquet, profile_files
-from benchmarker.traces.perfetto import queries
+from benchmarker.traces import profile_files, sql
 
 FILES = {
     "settings": toml.load,
@@ -32,8 +31,8 @@ FILES = {
     "load": load.read,
     "arrivals": arrivals.read_trace,
     "trace": profile_files.open_profile,
-    "event table": parquet.load,
-    "trace for Perfetto": lambda path: next(queries._chunks(path)),
+    "event table": profile_files.load,
+    "trace for Perfetto": lambda path: next(sql._chunks(path)),
     "time series": telemetry.read,
     "file of a run": lambda path: in_folder(path.parent)(path.name),
     "run to pack": lambda path: bundle(path.parent),

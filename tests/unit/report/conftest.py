@@ -27,7 +27,7 @@ from benchmarker.report.assemble import page
 from benchmarker.report.gather import gather
 from benchmarker.report.page_model import Figure, Listing, Page
 from benchmarker.report.study import Study
-from benchmarker.traces import parquet
+from benchmarker.traces import profile_files
 from benchmarker.traces.ingest import ingest
 
 HOSTILE = (
@@ -141,7 +141,7 @@ def profiled(record: Record, folder: Path, kernel: str = "sgemm_128x64") -> Reco
     trace.write_bytes(torch_json(events))
     found = ingest(trace)
     trace.unlink()
-    (folder / f"{record.trial_id}.events.parquet").write_bytes(parquet.encode(found))
+    (folder / f"{record.trial_id}.events.parquet").write_bytes(profile_files.encode(found))
     reasons = {name: reason for name, reason in record.reasons.items() if name != "trace"}
     return msgspec.structs.replace(
         record, trace=found.trace, scopes=found.scopes, kernels=found.kernels(), reasons=reasons

@@ -12,14 +12,12 @@ from hypothesis import strategies as st
 from support import profiles
 
 from benchmarker import UserError
-from benchmarker.traces import parquet
+from benchmarker.traces import profile_files
 from benchmarker.traces.critical_path import critical_path
 from benchmarker.traces.events import ON_DEVICE
-from benchmarker.traces.idle import idle_gaps, on_device
 from benchmarker.traces.ingest import Ingested, ingest, read
-from benchmarker.traces.memory import timeline
-from benchmarker.traces.statistics import describe, ops, work
-from benchmarker.traces.wall_time import states
+from benchmarker.traces.statistics import describe, ops, timeline, work
+from benchmarker.traces.wall_time import idle_gaps, on_device, states
 
 CORPUS = Path(__file__).parent / "corpus"
 SMALL = {
@@ -61,8 +59,8 @@ def told(path: Path) -> Ingested | None:
         assert (segments["begin_ns"].to_numpy()[1:] == segments["end_ns"].to_numpy()[:-1]).all()
     timeline(events)
     kept = path.with_name("kept.parquet")
-    kept.write_bytes(parquet.encode(found))
-    assert parquet.load(kept).trace == trace
+    kept.write_bytes(profile_files.encode(found))
+    assert profile_files.load(kept).trace == trace
     return found
 
 

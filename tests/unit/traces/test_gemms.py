@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from support import profiles
 
-from benchmarker.traces import parquet
+from benchmarker.traces import profile_files
 from benchmarker.traces.ingest import ingest
 from benchmarker.traces.statistics import describe, gemms, ops, work
 
@@ -154,8 +154,8 @@ def test_a_profile_without_products(tmp_path):
 
 def test_a_file_keeps_shapes_products_and_launches(tmp_path):
     made = read(tmp_path, linear(0, 1))
-    (tmp_path / "table").write_bytes(parquet.encode(made))
-    after = parquet.load(tmp_path / "table").events
+    (tmp_path / "table").write_bytes(profile_files.encode(made))
+    after = profile_files.load(tmp_path / "table").events
     for column in ("shapes", "gemm", "launch"):
         assert after[column].tolist() == made.events[column].tolist()
     pd.testing.assert_frame_equal(gemms(after)[0], gemms(made.events)[0])

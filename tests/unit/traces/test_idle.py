@@ -6,9 +6,8 @@ import pytest
 from support import profiles
 from support.launched import step, trace, wait, work
 
-from benchmarker.traces.idle import SYNC, idle_gaps, on_device
 from benchmarker.traces.ingest import ingest
-from benchmarker.traces.wall_time import bound, bound_of, bounds, states
+from benchmarker.traces.wall_time import SYNC, bound, bound_of, bounds, idle_gaps, on_device, states
 
 SHARED = Path(__file__).parents[4] / "shared/traces"
 FIRST = work((0, 5), (10, 20), "first")

@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 from support.launched import step, trace, work
 
-from benchmarker.traces.idle import on_device
 from benchmarker.traces.ingest import ingest
 from benchmarker.traces.intervals import Covered, union_ns
-from benchmarker.traces.launches import launch_rows, launch_statistics, launches, queue_lengths, streams
+from benchmarker.traces.wall_time import launch_rows, launch_statistics, launches, on_device, queue_lengths, streams
 
 SHARED = Path(__file__).parents[4] / "shared/traces"
 B200, H100 = "b200_torch_eager.json.gz", "h100_torch_qwen_inference.json.gz"

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from support.launched import allocation, host, step, trace, work
 
-from benchmarker.traces import parquet
+from benchmarker.traces import profile_files
 from benchmarker.traces.ingest import ingest
-from benchmarker.traces.memory import BEFORE, at_peak, peaks, timeline
+from benchmarker.traces.statistics import BEFORE, at_peak, peaks, timeline
 
 SHARED = Path(__file__).parents[4] / "shared/traces"
 H100 = "h100_torch_qwen_inference.json.gz"
@@ -83,8 +83,8 @@ def test_what_was_allocated_at_the_peak_adds_up_to_it(ingested):
 def test_memory_events_are_no_work_and_survive_the_event_table(tmp_path, ingested):
     assert ingested.trace.kernels == 1
     assert not any("memory" in note for note in ingested.trace.notes)
-    (tmp_path / "t.parquet").write_bytes(parquet.encode(ingested))
-    loaded = timeline(parquet.load(tmp_path / "t.parquet").events)
+    (tmp_path / "t.parquet").write_bytes(profile_files.encode(ingested))
+    loaded = timeline(profile_files.load(tmp_path / "t.parquet").events)
     assert loaded.equals(timeline(ingested.events))
 
 

@@ -10,7 +10,7 @@ import pytest
 from support import profiles
 
 from benchmarker import UserError
-from benchmarker.traces import events, parquet
+from benchmarker.traces import events, profile_files
 from benchmarker.traces.ingest import Ingested, ingest
 
 NAMES = ["'; DROP TABLE x", "<b>", "\x00\x1b\n", "ü😀", "", "n" * (1 << 20), "[red]"]
@@ -34,8 +34,8 @@ def contents() -> dict[str, bytes]:
 @pytest.mark.parametrize("name", contents())
 def test_there_and_back(tmp_path, name):
     before = made(tmp_path, contents()[name])
-    (tmp_path / "table").write_bytes(parquet.encode(before))
-    after = parquet.load(tmp_path / "table")
+    (tmp_path / "table").write_bytes(profile_files.encode(before))
+    after = profile_files.load(tmp_path / "table")
     assert after.trace == before.trace
     assert after.scopes == before.scopes
     assert after.kernels() == before.kernels()
@@ -51,7 +51,7 @@ def test_there_and_back(tmp_path, name):
 
 
 def test_none_is_null_for_other_readers(tmp_path):
-    (tmp_path / "table").write_bytes(parquet.encode(made(tmp_path, profiles.small_cpu_space())))
+    (tmp_path / "table").write_bytes(profile_files.encode(made(tmp_path, profiles.small_cpu_space())))
     found = pq.read_table(tmp_path / "table")
     assert found["event_id"].to_pylist() == list(range(6))
     assert found["op"].to_pylist()[:3] == [None, None, "dot.1"]
@@ -75,7 +75,7 @@ def test_other_parquet_files_are_refused(tmp_path):
     ):
         foreign(tmp_path / "other", metadata)
         with pytest.raises(UserError, match=r"other: not an event table of this version: ") as caught:
-            parquet.load(tmp_path / "other")
+            profile_files.load(tmp_path / "other")
         assert "\n" not in str(caught.value)
 
 
@@ -86,7 +86,7 @@ def test_columns_of_other_types_are_refused(tmp_path):
         at = table.column_names.index(name)
         pq.write_table(table.set_column(at, name, pa.array(values)), path)
         with pytest.raises(UserError, match="not an event table of this version"):
-            parquet.load(path)
+            profile_files.load(path)
 
 
 @pytest.mark.parametrize("name", ["ts_ns", "end_ns", "dur_ns", "self_ns", "busy_ns", "waiting_ns"])
@@ -97,7 +97,7 @@ def test_times_that_overflow_or_are_negative_are_refused(tmp_path, name, value):
     values = [*table[name].to_pylist()[1:], value]
     pq.write_table(table.set_column(table.column_names.index(name), name, pa.array(values, pa.int64())), path)
     with pytest.raises(UserError, match="not an event table of this version: its times are not those of a trace"):
-        parquet.load(path)
+        profile_files.load(path)
 
 
 def test_memory_events_without_their_sizes_are_refused(tmp_path):
@@ -106,12 +106,12 @@ def test_memory_events_without_their_sizes_are_refused(tmp_path):
     kinds = pa.array(["memory"] * table.num_rows).dictionary_encode()
     pq.write_table(table.set_column(table.column_names.index("kind"), "kind", kinds), path)
     with pytest.raises(UserError, match="memory events lack their sizes"):
-        parquet.load(path)
+        profile_files.load(path)
 
 
 def write(tmp_path):
     path = tmp_path / "table"
-    path.write_bytes(parquet.encode(made(tmp_path, profiles.small_cpu_space())))
+    path.write_bytes(profile_files.encode(made(tmp_path, profiles.small_cpu_space())))
     return path
 
 
@@ -121,13 +121,13 @@ def test_a_file_that_is_cut_anywhere_is_refused(tmp_path):
     for cut in [*range(1, 40), *range(40, len(content), 199), *range(len(content) - 20, len(content))]:
         path.write_bytes(content[:cut])
         with pytest.raises(UserError, match=re.escape(str(path))) as caught:
-            parquet.load(path)
+            profile_files.load(path)
         assert "\n" not in str(caught.value)
 
 
 def test_what_is_not_there_is_named(tmp_path):
     with pytest.raises(UserError, match="nowhere"):
-        parquet.load(tmp_path / "nowhere")
+        profile_files.load(tmp_path / "nowhere")
 
 
 def test_the_summary_is_the_record_of_the_trace(tmp_path):

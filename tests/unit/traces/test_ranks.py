@@ -6,9 +6,9 @@ import re
 import pytest
 
 from benchmarker.api.errors import UserError
-from benchmarker.traces.formats import collectives
+from benchmarker.traces.formats.notation import collective_kind
 from benchmarker.traces.ingest import ingest
-from benchmarker.traces.parquet import encode, load
+from benchmarker.traces.profile_files import encode, load
 from benchmarker.traces.ranks import bus_factor, ranks
 
 MIB = 1 << 20
@@ -299,7 +299,7 @@ def test_an_event_table_keeps_rank_and_collectives(tmp_path):
     ],
 )
 def test_one_name_for_each_kind_of_collective(text, kind):
-    assert collectives.kind_of(text) == kind
+    assert collective_kind(text) == kind
 
 
 def test_the_command_says_who_waits_for_whom(tmp_path, cli):

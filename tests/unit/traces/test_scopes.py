@@ -8,7 +8,7 @@ import pytest
 from support import profiles
 
 from benchmarker.traces.ingest import ingest
-from benchmarker.traces.scopes import inclusive
+from benchmarker.traces.summary import inclusive
 
 
 def event(cat, name, ts, dur, tid=1, **args):

@@ -15,7 +15,7 @@ from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.types import Folder
 from benchmarker.formatting import clean, count, si
 from benchmarker.tables.table import Table
-from benchmarker.traces.perfetto.annotated import write
+from benchmarker.traces.annotated import write
 
 if TYPE_CHECKING:
     from benchmarker.records.profile import Trace
@@ -50,7 +50,7 @@ def import_command(
     `nsys export --type=sqlite`; or a database or `*_kernel_trace.csv` of rocprofv3. An event table is a Parquet file.
     """
     from benchmarker.files import atomic
-    from benchmarker.traces import parquet
+    from benchmarker.traces import profile_files
 
     made = []
     tables = {file: _table_path(file, output) for file in dict.fromkeys(files)}
@@ -65,7 +65,7 @@ def import_command(
             continue
         try:
             table.parent.mkdir(parents=True, exist_ok=True)
-            atomic.write(table, parquet.encode(ingested))
+            atomic.write(table, profile_files.encode(ingested))
         except OSError as error:
             raise UserError(f"cannot write {table}: {error.strerror}; name another folder with -o") from None
         for text in ingested.trace.missing:

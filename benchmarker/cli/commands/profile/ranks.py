@@ -17,7 +17,7 @@ from benchmarker.formatting import count, si
 from benchmarker.tables.table import Table
 
 if TYPE_CHECKING:
-    from benchmarker.traces.ranks import Collective, Ranks, RankTime
+    from benchmarker.traces.ranks import CollectiveTime, Ranks, RankTime
 
 _ALL = 0.995
 """A smaller part of the time of communication that is compared is not all of it."""
@@ -107,20 +107,20 @@ def _of_rank(each: RankTime) -> list[str]:
     return [str(each.rank), each.device, step, *(si(ns / 1e9, "s") for ns in times)]
 
 
-def _of_collective(each: Collective) -> list[str]:
+def _of_collective(line: CollectiveTime) -> list[str]:
     return [
-        each.kind,
-        _size(each),
-        each.group or "-",
-        str(each.ranks),
-        str(each.count),
-        si(each.shortest_ns / 1e9, "s"),
-        si(each.algorithm_bytes_per_s, "B/s"),
-        si(each.bus_bytes_per_s, "B/s"),
-        si(each.waiting_ns / 1e9, "s"),
-        f"{each.last} ({each.last_share:.0%})",
+        line.kind,
+        _size(line),
+        line.group or "-",
+        str(line.ranks),
+        str(line.count),
+        si(line.shortest_ns / 1e9, "s"),
+        si(line.algorithm_bytes_per_s, "B/s"),
+        si(line.bus_bytes_per_s, "B/s"),
+        si(line.waiting_ns / 1e9, "s"),
+        f"{line.last} ({line.last_share:.0%})",
     ]
 
 
-def _size(each: Collective) -> str:
-    return "unknown size" if each.bytes is None else si(each.bytes, "B")
+def _size(line: CollectiveTime) -> str:
+    return "unknown size" if line.bytes is None else si(line.bytes, "B")

@@ -102,7 +102,7 @@ def command(
 
 def _rows(ingested: Ingested, filters: Filters) -> list[dict[str, Any]]:
     """Return a line for each scope and phase; those with work only in scopes within them come last."""
-    from benchmarker.traces.scopes import inclusive, scopes
+    from benchmarker.traces.summary import inclusive, scopes
 
     lines = replace(filters, scope=None, phase=None)
     events = lines.events(ingested.events)

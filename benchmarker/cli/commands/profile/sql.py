@@ -89,8 +89,8 @@ def _from_perfetto(
     results: Sequence[Path], statement: str, engine: Path | None, download: bool
 ) -> tuple[list[str], Rows]:
     """Return columns and rows from Perfetto's engine, and report what it dropped."""
-    from benchmarker.traces.perfetto import annotated
-    from benchmarker.traces.perfetto.queries import open_trace
+    from benchmarker.traces import annotated
+    from benchmarker.traces.sql import open_trace
 
     if len(results) > 1:
         raise UserError(f"{len(results)} RESULTs were given; --perfetto queries one")

@@ -85,10 +85,8 @@ def _idle_parts(whole: Bound, tables: dict[str, pd.DataFrame], by: str, trace: T
 
 def _tables(events: pd.DataFrame, device: str | None, step: int | None) -> tuple[Bound, dict[str, pd.DataFrame]] | None:
     """Return what the chosen work is bound by, and all tables; None if there is no such work."""
-    from benchmarker.traces.idle import idle_gaps, on_device
     from benchmarker.traces.intervals import Covered
-    from benchmarker.traces.launches import launch_statistics, streams
-    from benchmarker.traces.wall_time import bound, bounds, states
+    from benchmarker.traces.wall_time import bound, bounds, idle_gaps, launch_statistics, on_device, states, streams
 
     rows, of_step = on_device(events), events
     if not len(rows):
@@ -235,7 +233,7 @@ def memory_command(result: Path, by: str, device: str | None, top: int) -> Outpu
 
     RESULT is a record of a profiled trial, an event table, or a profiler's trace file.
     """
-    from benchmarker.traces.memory import at_peak, peaks, timeline
+    from benchmarker.traces.statistics import at_peak, peaks, timeline
 
     ingested = from_result(result)
     notes = notes_on([ingested.trace], [str(result)])

@@ -8,8 +8,8 @@ import zlib
 import pytest
 
 from benchmarker import UserError
-from benchmarker.traces.formats import source
-from benchmarker.traces.formats.source import Source
+from benchmarker.traces.formats import reading
+from benchmarker.traces.formats.reading import Source
 
 TEXT = b"".join(b"%d %s\n" % (number, os.urandom(3).hex().encode()) for number in range(3000))
 
@@ -22,8 +22,8 @@ def put(tmp_path, content: bytes) -> Source:
 @pytest.mark.parametrize("piece", [1, 7, 100, 4096, 1 << 20])
 @pytest.mark.parametrize("read", [1, 13, 1 << 20])
 def test_pieces_are_the_content(tmp_path, monkeypatch, piece, read):
-    monkeypatch.setattr(source, "PIECE", piece)
-    monkeypatch.setattr(source, "_READ", read)
+    monkeypatch.setattr(reading, "PIECE", piece)
+    monkeypatch.setattr(reading, "_READ", read)
     for content in (TEXT[:3000], gzip.compress(TEXT[:3000])):
         made = put(tmp_path, content)
         pieces = list(made.pieces())
@@ -45,7 +45,7 @@ def test_an_empty_file_has_no_pieces(tmp_path):
 
 
 def test_compressed_data_that_is_cut_at_any_byte_gives_its_begin_and_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(source, "PIECE", 50)
+    monkeypatch.setattr(reading, "PIECE", 50)
     packed = gzip.compress(TEXT[:600])
     for cut in range(2, len(packed)):
         made = put(tmp_path, packed[:cut])
@@ -82,8 +82,8 @@ def test_words_after_the_compressed_data_are_refused(tmp_path):
 
 
 def test_a_bomb_is_refused_before_it_fills_the_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(source, "PIECE", 1000)
-    monkeypatch.setattr(source, "BOMB_BYTES", 10_000)
+    monkeypatch.setattr(reading, "PIECE", 1000)
+    monkeypatch.setattr(reading, "BOMB_BYTES", 10_000)
     packed = gzip.compress(bytes(1_000_000))
     given = 0
     with pytest.raises(UserError, match=r"expand to more than \d+: this is not a trace; unpack it yourself"):
@@ -95,7 +95,7 @@ def test_a_bomb_is_refused_before_it_fills_the_memory(tmp_path, monkeypatch):
 
 
 def test_a_bomb_of_members(tmp_path, monkeypatch):
-    monkeypatch.setattr(source, "BOMB_BYTES", 10_000)
+    monkeypatch.setattr(reading, "BOMB_BYTES", 10_000)
     with pytest.raises(UserError, match="this is not a trace"):
         put(tmp_path, gzip.compress(bytes(100_000)) * 20).whole()
 

@@ -10,8 +10,7 @@ import pytest
 from support import trace_processor
 
 from benchmarker import UserError
-from benchmarker.traces import events
-from benchmarker.traces.perfetto import annotated
+from benchmarker.traces import annotated, events
 
 BASE_NS = 1_763_000_000_123_456_789
 HOSTILE = [

@@ -12,7 +12,7 @@ from support import trace_processor
 
 from benchmarker import UserError
 from benchmarker.hooks.registry import installing
-from benchmarker.traces.perfetto import queries
+from benchmarker.traces import sql
 
 
 def slices(*rows: tuple[str, float, float]) -> str:
@@ -125,7 +125,7 @@ def test_a_broken_trace_is_refused_in_one_line(tmp_path, content):
 
 
 def test_no_trace_there(tmp_path):
-    with pytest.raises(UserError, match="no trace at"), queries.open_trace(tmp_path / "none"):
+    with pytest.raises(UserError, match="no trace at"), sql.open_trace(tmp_path / "none"):
         pass
 
 
@@ -137,7 +137,7 @@ def test_after_a_crash_every_query_says_so(trace):
 
 
 def test_a_program_answers_as_an_engine_in_this_process_does(trace, program):
-    with queries.open_trace(trace, engine=program) as opened:
+    with sql.open_trace(trace, engine=program) as opened:
         assert opened.query("SELECT name FROM slice").name.tolist() == ["a", "b"]
         assert opened.dropped() == {}
         with pytest.raises(UserError, match="no such table"):
@@ -148,7 +148,7 @@ def test_a_program_answers_as_an_engine_in_this_process_does(trace, program):
 
 def test_a_program_that_got_half_a_trace(program, tmp_path):
     (tmp_path / "half").write_bytes(WHOLE[: len(WHOLE) // 2] + b"}")
-    with pytest.raises(UserError, match="cannot read"), queries.open_trace(tmp_path / "half", engine=program):
+    with pytest.raises(UserError, match="cannot read"), sql.open_trace(tmp_path / "half", engine=program):
         pass
 
 
@@ -157,19 +157,19 @@ def test_a_program_that_is_none(trace, tmp_path, content):
     path = tmp_path / "program"
     path.write_text(content)
     path.chmod(0o755)
-    with pytest.raises(UserError, match="cannot run"), queries.open_trace(trace, engine=path):
+    with pytest.raises(UserError, match="cannot run"), sql.open_trace(trace, engine=path):
         pass
-    with pytest.raises(UserError, match="no trace processor at"), queries.open_trace(trace, engine=tmp_path / "none"):
+    with pytest.raises(UserError, match="no trace processor at"), sql.open_trace(trace, engine=tmp_path / "none"):
         pass
 
 
 def test_engines_are_looked_for_in_order(tmp_path, program, monkeypatch):
-    assert queries._on_path() is None  # a script of that name may download
+    assert sql._on_path() is None  # a script of that name may download
     program.write_bytes(b"\x7fELF")
-    assert queries._on_path() == program
+    assert sql._on_path() == program
     program.unlink()
-    assert queries._on_path() is None
-    assert queries._downloaded() is None
+    assert sql._on_path() is None
+    assert sql._downloaded() is None
     from perfetto.prebuilts.manifests.trace_processor_shell import TRACE_PROCESSOR_SHELL_MANIFEST
 
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
@@ -178,12 +178,12 @@ def test_engines_are_looked_for_in_order(tmp_path, program, monkeypatch):
     cached = tmp_path / f".local/share/perfetto/prebuilts/trace_processor_shell-{entry['sha256'][:16]}"
     cached.parent.mkdir(parents=True)
     cached.touch()
-    assert queries._downloaded() == cached
+    assert sql._downloaded() == cached
 
 
 def test_a_missing_package_is_named(trace, monkeypatch):
     monkeypatch.setitem(sys.modules, "perfetto.trace_processor.platform", None)
-    with pytest.raises(UserError, match=re.escape(installing("trace"))), queries.open_trace(trace):
+    with pytest.raises(UserError, match=re.escape(installing("trace"))), sql.open_trace(trace):
         pass
 
 
@@ -196,8 +196,8 @@ def test_nothing_is_downloaded_unasked(trace, monkeypatch):
 
     monkeypatch.setattr("perfetto.trace_processor.platform.PlatformDelegate.get_shell_path", get_shell_path)
     with pytest.raises(UserError, match=r"no engine .* --engine.* --download; .*without --perfetto needs none"):
-        queries.open_trace(trace).__enter__()
+        sql.open_trace(trace).__enter__()
     assert not asked
     with pytest.raises(UserError, match="cannot be downloaded: curl: no network at all"):
-        queries.open_trace(trace, download=True).__enter__()
+        sql.open_trace(trace, download=True).__enter__()
     assert asked == [{"bin_path": None}]

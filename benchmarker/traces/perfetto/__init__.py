@@ -1,1 +1,0 @@
-"""Perfetto: SQL queries, and traces for its viewer."""
