@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
+from benchmarker.api.errors import UserError
 from benchmarker.files import regular
 
 
@@ -54,6 +55,14 @@ def write(path: Path, content: bytes) -> None:
     """
     with whole(path) as file:
         file.write(content)
+
+
+def save(path: Path, content: bytes) -> None:
+    """Write a file that the user has named, atomically; raises `UserError` if that fails."""
+    try:
+        write(path, content)
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}") from error
 
 
 @contextmanager

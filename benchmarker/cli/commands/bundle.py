@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -15,20 +14,14 @@ from benchmarker.bundles.signature import path_of
 from benchmarker.bundles.unpack import unbundle
 from benchmarker.cli.display.bundles import print_faults, summary, warn
 from benchmarker.cli.display.output import Output, output_options
-from benchmarker.cli.options.types import Folder, Integer
+from benchmarker.cli.options.types import File, Folder, Integer, all_of, output_option
 from benchmarker.formatting import clean, count, si
 from benchmarker.tables.table import Table
 
 
 @click.command("create")
 @click.argument("run", metavar="RUN", type=click.Path(path_type=Path))
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Name of the zip file.  [default: RUN.zip in the current folder]",
-)
+@output_option("Name of the zip file.  [default: RUN.zip in the current folder]")
 @click.option(
     "--profiles/--no-profiles", default=True, show_default=True, help="Include event tables and profiler files."
 )
@@ -69,30 +62,24 @@ def create_command(run: Path, output: Path | None, profiles: bool, redact: bool,
     return Output([Table.facts(facts)], data)
 
 
-_F = TypeVar("_F", bound=Callable[..., Any])
-
-
-def verifying_options(function: _F) -> _F:
-    """Add the bundle, and the options that define how it is verified, to a command."""
-    for option in (
-        output_options(),
-        click.option(
-            "--max-size",
-            metavar="GIB",
-            type=Integer(min=1),
-            help="Maximum unpacked size.  [default: 10, or 1 if 10 GiB is over 100 times the size of FILE]",
-        ),
-        click.option(
-            "--signed-by",
-            metavar="KEY",
-            type=click.Path(path_type=Path),
-            help="Public SSH key, or file of allowed signers; FILE.sig must be a signature by one of them.",
-        ),
-        click.option("--sha256", metavar="HEX", help="Expected SHA-256 of FILE, as printed by `bundle create`."),
-        click.argument("file", metavar="FILE", type=click.Path(path_type=Path)),
-    ):
-        function = option(function)
-    return function
+verifying_options = all_of(
+    click.argument("file", metavar="FILE", type=File()),
+    click.option("--sha256", metavar="HEX", help="Expected SHA-256 of FILE, as printed by `bundle create`."),
+    click.option(
+        "--signed-by",
+        metavar="KEY",
+        type=File(),
+        help="Public SSH key, or file of allowed signers; FILE.sig must be a signature by one of them.",
+    ),
+    click.option(
+        "--max-size",
+        metavar="GIB",
+        type=Integer(min=1),
+        help="Maximum unpacked size.  [default: 10, or 1 if 10 GiB is over 100 times the size of FILE]",
+    ),
+    output_options(),
+)
+"""The bundle, and the options that define how it is verified."""
 
 
 @click.command("unpack")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
-from click.core import ParameterSource
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.ceiling_measurement import QUICK_NOTE, keep, measure_quickly, plan_of
@@ -16,8 +15,9 @@ from benchmarker.cli.display.output import OUTPUT, Output, Part, Text, output_op
 from benchmarker.cli.display.progress import Progress, progress_options
 from benchmarker.cli.options.case import case_options
 from benchmarker.cli.options.problem import names_of
-from benchmarker.cli.options.types import Folder, Integer, complete_plugins
-from benchmarker.formatting import clean, duration_text, si
+from benchmarker.cli.options.results import tell_unread
+from benchmarker.cli.options.types import Integer, frameworks_option, names_in, refuse_given, results_option
+from benchmarker.formatting import duration_text, si
 from benchmarker.hooks import registry
 from benchmarker.machine.vendor_peaks import peak
 from benchmarker.planning.ceiling_search import ceilings_of, resource_of, thorough_s
@@ -28,7 +28,7 @@ from benchmarker.running.ceilings import measure
 from benchmarker.tables.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
     from benchmarker.records.plan import Plan
 
@@ -37,13 +37,7 @@ _ONE = ("batch_size", 1)
 
 
 @click.command("ceilings")
-@click.option(
-    "--framework",
-    "frameworks",
-    metavar="NAME[,NAME...]",
-    shell_complete=complete_plugins("framework"),
-    help="Frameworks to measure with. [default: all available here]",
-)
+@frameworks_option("Frameworks to measure with. [default: all available here]", "frameworks")
 @click.option(
     "--precision",
     "precisions",
@@ -71,13 +65,7 @@ _ONE = ("batch_size", 1)
     show_default=True,
     help="With --thorough: trials (fresh processes) that measure each winner of the search again.",
 )
-@click.option(
-    "--results",
-    type=Folder(),
-    default=Path("results"),
-    show_default=True,
-    help="With --thorough: folder for the records.",
-)
+@results_option("With --thorough: folder for the records.")
 @click.option(
     "--resume", is_flag=True, help="With --thorough: continue the newest unfinished measurement with the same options."
 )
@@ -112,19 +100,17 @@ def command(
 
     The exit status is 1 if something requested was not measured.
     """
-    context = click.get_current_context()
     if only_known:
-        others = {param.name or "" for param in context.command.params} - {"only_known", *OUTPUT}
-        _refuse(context, others, "--known measures nothing and shows all stored ceilings; leave {} out")
+        others = {param.name or "" for param in click.get_current_context().command.params} - {"only_known", *OUTPUT}
+        refuse_given(others, "--known measures nothing and shows all stored ceilings; leave {} out")
         known = ceilings.known()
-        for fault in known.faults:
-            click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
+        tell_unread(known.faults)
         return Output(_output(known.known), [_plain(ceiling) for ceiling in known.known], 1 if known.faults else 0)
     if not thorough:
-        _refuse(context, _OF_THOROUGH, "{} is of a thorough measurement; add --thorough, or leave it out")
+        refuse_given(_OF_THOROUGH, "{} is of a thorough measurement; add --thorough, or leave it out")
     names = names_of(frameworks, "gemm") if frameworks else registry.implementing("gemm")
     where = {"device": device, "gpu": gpu, "threads": threads}
-    wanted = [name.strip() for name in precisions.split(",") if name.strip()]
+    wanted = names_in(precisions)
     if not wanted:
         raise UserError("--precision names no precision")
     if thorough:
@@ -160,14 +146,6 @@ def _missing(plan: Plan, precisions: Sequence[str], found: Sequence[Ceiling]) ->
     kinds = dict.fromkeys((resource_of(case), case.framework, case.precision) for case in plan.cases)
     done = {precision for resource, _, precision in kinds if resource == "compute"}
     return [*(" ".join(kind) for kind in kinds if kind not in had), *(each for each in precisions if each not in done)]
-
-
-def _refuse(context: click.Context, names: Collection[str], why: str) -> None:
-    """Raise `UserError` if one of these options is given."""
-    for param in context.command.params:
-        given = context.get_parameter_source(param.name or "") is not ParameterSource.DEFAULT
-        if given and param.name in names:
-            raise UserError(why.format(param.opts[0]))
 
 
 def _output(found: Sequence[Ceiling]) -> Iterator[Part]:

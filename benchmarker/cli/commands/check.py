@@ -15,7 +15,7 @@ from benchmarker.cli.display.output import Output, Part, output_options
 from benchmarker.cli.display.progress import progress_options, working
 from benchmarker.cli.options.case import WHAT, case_options
 from benchmarker.cli.options.problem import ProblemCommand, ask, names_of
-from benchmarker.cli.options.types import Integer, complete_plugins
+from benchmarker.cli.options.types import Integer, frameworks_option
 from benchmarker.hooks import registry
 from benchmarker.machine import gpus
 from benchmarker.planning.capabilities import abilities
@@ -31,12 +31,7 @@ if TYPE_CHECKING:
 
 
 @click.command("check", cls=ProblemCommand, example="check --problem=gemm")
-@click.option(
-    "--framework",
-    metavar="NAME[,NAME...]",
-    shell_complete=complete_plugins("framework"),
-    help="Frameworks to check. [default: all available here]",
-)
+@frameworks_option("Frameworks to check. [default: all available here]")
 @case_options(*WHAT)
 @click.option("--steps", type=Integer(min=40), metavar="N", default=40, show_default=True, help="Training steps.")
 @progress_options

@@ -12,8 +12,8 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.comparisons import classical_output, family_output, speedups_output
 from benchmarker.cli.display.output import TOP, Output, output_options, verbose_option
 from benchmarker.cli.options.judging import judging_options, known_metric, rules_of, status_of, verdicts_of
-from benchmarker.cli.options.results import pool_option, traces_of
-from benchmarker.cli.options.types import Choice
+from benchmarker.cli.options.results import pool_option, refuse_empty, results_argument, tell_unread, traces_of
+from benchmarker.cli.options.types import Choice, File
 from benchmarker.comparing import matching, profiled_parts
 from benchmarker.comparing.judge import classical, compare
 from benchmarker.comparing.notes import suite_notes
@@ -25,7 +25,7 @@ from benchmarker.records.sides import short_names, side_of
 
 
 @click.command("compare")
-@click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@results_argument
 @click.option(
     "--by", metavar="AXIS[,AXIS...]", help="Compare configurations that differ only in this: framework, m, host, ..."
 )
@@ -57,9 +57,7 @@ from benchmarker.records.sides import short_names, side_of
 @click.option(
     "--speedup", is_flag=True, help="Print a table of speed-ups instead: a row per case, a column per contender."
 )
-@click.option(
-    "--plot", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write a box plot: .png or .svg."
-)
+@click.option("--plot", type=File(dir_okay=False), help="Write a box plot: .png or .svg.")
 @verbose_option
 @store.uncollected()
 @output_options()
@@ -116,11 +114,9 @@ def command(
     unwanted = verdicts_of(fail_on)
     read = [store.read([result]) for result in results]
     faults = [fault for _, found in read for fault in found]
-    for fault in faults:
-        click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
+    tell_unread(faults)
     groups = [(name, records) for name, (records, _) in zip(short_names(results), read, strict=True)]
-    if empty := [name for name, records in groups if not records]:
-        raise UserError(f"no record was read from {', '.join(empty)}; name records, runs, or folders of runs")
+    refuse_empty([name for name, records in groups if not records])
     derive = load_metrics(results) if level == "trial" else profiled_parts.part_metrics(level)
     known_metric(rules, derive(groups[0][1][0]))
     if by is not None:

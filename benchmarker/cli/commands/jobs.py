@@ -13,7 +13,7 @@ import msgspec
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import Output, Part, Text, View, output_options, print_output
-from benchmarker.cli.options.types import Folder, Integer, Several, complete_plan_file, complete_plugin
+from benchmarker.cli.options.types import Integer, Several, complete_plan_file, complete_plugin, results_option
 from benchmarker.formatting import clean, count
 from benchmarker.hooks.launchers import load_launcher
 from benchmarker.records import store
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     metavar="N[,N...]",
     help="Nodes of the job; several numbers: one job per number. [default: those of the last job, or 1]",
 )
-@click.option("--results", type=Folder(), default=Path("results"), show_default=True, help="Folder for the records.")
+@results_option()
 @click.option("--dry-run", is_flag=True, help="Submit nothing; print the script that would be submitted.")
 @output_options(tables=False)
 def submit_command(

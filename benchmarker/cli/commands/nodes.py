@@ -10,8 +10,16 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.nodes import fleet_output, junit_of
 from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.display.progress import Line, progress_options, working
+from benchmarker.cli.options.case import suite_options
 from benchmarker.cli.options.judging import alpha_option, delta_option
-from benchmarker.cli.options.types import Folder, Integer, complete_plan_file, complete_plugins, complete_suite
+from benchmarker.cli.options.results import results_argument
+from benchmarker.cli.options.types import (
+    File,
+    Integer,
+    complete_plan_file,
+    complete_suite,
+    results_option,
+)
 from benchmarker.comparing.results import DELTAS
 from benchmarker.files import atomic
 from benchmarker.fleet import run, values
@@ -34,14 +42,7 @@ ROUNDS = 3
     help=f"The suite to run on each node. [default: {SUITE}]",
 )
 @click.option("--nodes", default=run.ALL, show_default=True, metavar="all|N|NAME,...", help="Nodes of the allocation.")
-@click.option(
-    "--framework",
-    metavar="NAME[,NAME...]",
-    shell_complete=complete_plugins("framework"),
-    help="Frameworks to measure, instead of those of the suite.",
-)
-@click.option("--device", metavar="PLATFORM", help="A platform that the frameworks report, or gpu.")
-@click.option("--threads", type=Integer(min=1), metavar="N", help="CPU threads to compute with.")
+@suite_options
 @click.option(
     "--rounds",
     type=Integer(min=1),
@@ -52,16 +53,15 @@ ROUNDS = 3
 @click.option("--no-repeat", is_flag=True, help="Do not repeat suspects; needs --rounds=9 or more.")
 @delta_option
 @alpha_option
-@click.option("--results", type=Folder(), default=Path("results"), show_default=True, help="Folder for the fleet.")
+@results_option("Folder for the fleet.")
 @progress_options
 @output_options()
 def run_command(
     plan: Path | None,
     suite: str | None,
     nodes: str,
-    framework: str | None,
-    device: str | None,
-    threads: int | None,
+    frameworks: list[str],
+    settings: dict[str, str | int],
     rounds: int,
     no_repeat: bool,
     delta: float | None,
@@ -81,15 +81,11 @@ def run_command(
     if plan and suite:
         raise UserError("a PLAN file and --suite exclude each other; leave one out")
     name = suites.find(suite or SUITE).name if plan is None else plan.stem
-    names = [word.strip() for word in framework.split(",")] if framework is not None else []
-    if not all(names):
-        raise UserError(f"--framework={framework}: a name is missing")
-    settings = {key: value for key, value in (("device", device), ("threads", threads)) if value is not None}
-    path, asked = run.begin(results, plan or suites.FOLDER / f"{name}.toml", name, nodes, rounds, names, settings)
+    path, spec = run.begin(results, plan or suites.FOLDER / f"{name}.toml", name, nodes, rounds, frameworks, settings)
     delta = delta or DELTAS["trial"]
     with Line() as progress:
         try:
-            run.run(path, asked, alpha, delta, not no_repeat, progress)
+            run.run(path, spec, alpha, delta, not no_repeat, progress)
         except KeyboardInterrupt:
             progress.say(f"interrupted: what the nodes have measured is in {path}; `nodes show {path}` shows it")
             raise
@@ -98,14 +94,12 @@ def run_command(
 
 
 @click.command("show")
-@click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@results_argument
 @delta_option
 @alpha_option
 @click.option("--all", "every", is_flag=True, help="Show every case of every node, not only the slowest.")
-@click.option("--junit", "xml", type=click.Path(path_type=Path), metavar="FILE", help="Also write JUnit XML.")
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Also write a page with a heat map: .html."
-)
+@click.option("--junit", "xml", type=File(), help="Also write JUnit XML.")
+@click.option("-o", "--output", type=File(), help="Also write a page with a heat map: .html.")
 @output_options()
 def show_command(
     results: tuple[Path, ...],
@@ -133,18 +127,11 @@ def show_command(
         measured = values.read(results)
         found = judge(measured, alpha, delta or DELTAS["trial"])
     if xml:
-        _save(xml, junit_of(str(results[0]), found))
+        atomic.save(xml, junit_of(str(results[0]), found))
     if output:
         from benchmarker.report.fleet import page
 
         content = render(page(found))
-        _save(output, content)
+        atomic.save(output, content)
         click.echo(f"page: {clean(str(output))} ({si(len(content), 'B')})", err=True)
     return Output(fleet_output(found, every=every), found, 0 if found.is_ok and not measured.faults else 1)
-
-
-def _save(path: Path, content: bytes) -> None:
-    try:
-        atomic.write(path, content)
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}") from error

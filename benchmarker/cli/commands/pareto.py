@@ -10,7 +10,8 @@ import click
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.cases import case_columns
 from benchmarker.cli.display.output import Output, Part, Text, output_options
-from benchmarker.cli.options.results import mixed_output, pool_option, read_cases
+from benchmarker.cli.options.results import mixed_output, pool_option, read_cases, results_argument
+from benchmarker.cli.options.types import names_in
 from benchmarker.comparing.diagnosis import executions, skewed
 from benchmarker.comparing.pareto import Candidate, Front, by_work, front
 from benchmarker.formatting import count, part
@@ -21,7 +22,7 @@ from benchmarker.tables.table import Column, Table, number
 
 
 @click.command("pareto")
-@click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@results_argument
 @click.option(
     "--metric",
     "names",
@@ -43,7 +44,7 @@ def command(results: tuple[Path, ...], names: str, pool: bool, wide: bool) -> Ou
     trials are compared; use `compare` to test whether two configurations really differ. The exit status is 1 if a file
     cannot be read.
     """
-    metrics = [name.strip() for name in names.split(",") if name.strip()]
+    metrics = names_in(names)
     if not metrics:
         raise UserError("--metric names no metric")
     cases, derive = read_cases(results, pool), load_metrics(results)

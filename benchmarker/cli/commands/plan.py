@@ -13,20 +13,14 @@ from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.display.progress import progress_options
 from benchmarker.cli.execution import continue_run, execute_plan, planned, preview, spread
 from benchmarker.cli.options.case import dry_run_option, spread_options, store_options
-from benchmarker.cli.options.types import Folder, complete_plan_file
+from benchmarker.cli.options.types import complete_plan_file, results_option
 from benchmarker.formatting import clean
 from benchmarker.hooks import registry
 
 
 @click.command("show")
 @click.argument("file", shell_complete=complete_plan_file, type=click.Path(path_type=Path))
-@click.option(
-    "--results",
-    type=Folder(),
-    default=Path("results"),
-    show_default=True,
-    help="Folder with earlier records, from which the time of a trial is estimated.",
-)
+@results_option("Folder with earlier records, from which the time of a trial is estimated.")
 @click.option(
     "--probe", is_flag=True, help="Run a short trial of each case without earlier records, to estimate its time."
 )

@@ -16,10 +16,11 @@ from benchmarker.cli.display.output import Output, Part, Text, output_options
 from benchmarker.cli.display.roofs import roof_output
 from benchmarker.cli.options.case import WORK, case_options
 from benchmarker.cli.options.problem import ProblemCommand, problem_of
+from benchmarker.cli.options.results import tell_unread
 from benchmarker.cli.options.roof import roof_option
-from benchmarker.cli.options.types import Number
+from benchmarker.cli.options.types import File, Number
 from benchmarker.files.atomic import Fault
-from benchmarker.formatting import clean, si
+from benchmarker.formatting import si
 from benchmarker.hooks import parameters, registry
 from benchmarker.machine.vendor_peaks import peak
 from benchmarker.records import ceilings
@@ -45,8 +46,7 @@ GB = 1e9
 @click.option(
     "--ceilings",
     "file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
+    type=File(),
     help="Ceilings of another machine: the ceilings.json of a run of `ceilings` there. [default: those known here]",
 )
 @roof_option
@@ -102,8 +102,7 @@ def _known(file: Path | None, source: Source) -> Ceilings:
     """Return the ceilings in a file, or those known here; raises `UserError` if the file is not one of ceilings."""
     if file is None:
         known = ceilings.known()
-        for fault in known.faults:
-            click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
+        tell_unread(known.faults)
         return known
     if source == "vendor":
         raise UserError("--roof=vendor takes the vendor's data sheet; leave --ceilings out")

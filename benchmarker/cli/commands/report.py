@@ -14,7 +14,8 @@ from benchmarker.cli.display.output import Output, View, output_options
 from benchmarker.cli.display.profiles import from_result
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.judging import judging_options, known_metric, rules_of, status_of, verdicts_of
-from benchmarker.cli.options.results import traces_of
+from benchmarker.cli.options.results import refuse_empty, results_argument, tell_unread, traces_of
+from benchmarker.cli.options.types import File
 from benchmarker.comparing.results import Comparison, GeometricMean
 from benchmarker.files import atomic
 from benchmarker.formatting import clean, si
@@ -36,32 +37,17 @@ ENDINGS = (".html", ".htm")
 
 
 @click.command("report")
-@click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Name of the HTML file. [default: report.html]",
-)
+@results_argument
+@click.option("-o", "--output", type=File(), help="Name of the HTML file. [default: report.html]")
 @click.option(
     "--by", metavar="AXIS[,AXIS...]", help="Compare configurations that differ only in this: framework, m, host, ..."
 )
 @click.option(
     "--baseline", metavar="VALUE", help="Baseline: a value of --by, or one of the RESULTs. [default: the first]"
 )
-@click.option(
-    "--cost",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="TOML file with prices, as for `suite score`.",
-)
-@click.option(
-    "--weights", type=click.Path(path_type=Path), metavar="FILE", help="Weights of cases, as for `suite score`."
-)
-@click.option(
-    "--reference", type=click.Path(path_type=Path), metavar="FILE", help="TOML file with bounds, as for `suite accept`."
-)
+@click.option("--cost", type=File(), help="TOML file with prices, as for `suite score`.")
+@click.option("--weights", type=File(), help="Weights of cases, as for `suite score`.")
+@click.option("--reference", type=File(), help="TOML file with bounds, as for `suite accept`.")
 @click.option("--title", metavar="TEXT", help="Heading of the report. [default: what was measured]")
 @judging_options
 @store.uncollected()
@@ -105,10 +91,8 @@ def command(
         return _published(path, page_of_traces([(trace, from_result(trace)) for trace in traces], title), 0)
     every, loads = _read(results)
     faults = [fault for _, _, of in every for fault in of]
-    for fault in faults:
-        click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
-    if empty := [str(result) for result, records, _ in every if not (records or loads[result])]:
-        raise UserError(f"no record was read from {', '.join(empty)}; name records, runs, or folders of runs")
+    tell_unread(faults)
+    refuse_empty([str(result) for result, records, _ in every if not (records or loads[result])])
     read = [each for each in every if each[1]]
     unread_loads = [fault for _, records, of in every if not records for fault in of]
     found = [load for of in loads.values() for load in of]
@@ -172,13 +156,7 @@ def _published(path: Path | None, page: Page, status: int = 0) -> Output:
     if path:
         from benchmarker.report.render import render
 
-        _write(path, render(page))
+        encoded = render(page)
+        atomic.save(path, encoded)
+        click.echo(f"report: {clean(str(path))} ({si(len(encoded), 'B')})", err=True)
     return Output(data=partial(plain, page), status=status)
-
-
-def _write(output: Path, encoded: bytes) -> None:
-    try:
-        atomic.write(output, encoded)
-    except OSError as error:
-        raise UserError(f"cannot write {output}: {error.strerror}") from error
-    click.echo(f"report: {clean(str(output))} ({si(len(encoded), 'B')})", err=True)

@@ -15,9 +15,16 @@ from benchmarker.cli.ceiling_measurement import is_lacking_here, measure_option,
 from benchmarker.cli.display.output import Output, Part, Text, output_options
 from benchmarker.cli.display.profiles import WIDEST, from_result
 from benchmarker.cli.display.roofs import roof_output
-from benchmarker.cli.options.results import mixed_output, pool_option, read_cases, traces_of
+from benchmarker.cli.options.results import (
+    mixed_output,
+    pool_option,
+    read_cases,
+    results_argument,
+    tell_unread,
+    traces_of,
+)
 from benchmarker.cli.options.roof import roof_option
-from benchmarker.cli.options.types import Choice
+from benchmarker.cli.options.types import Choice, output_option
 from benchmarker.formatting import clean, count, si
 from benchmarker.hooks.cases import Cases
 from benchmarker.records import ceilings
@@ -35,7 +42,7 @@ DROPPED = ("predicted", "attainable", "intensity", "achieved")
 
 
 @click.command("roofline")
-@click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@results_argument
 @click.option(
     "--level",
     type=Choice(get_args(Level)),
@@ -47,13 +54,7 @@ DROPPED = ("predicted", "attainable", "intensity", "achieved")
 @click.option("--device", metavar="NAME", help="The device of a trace, such as 'NVIDIA H100 80GB HBM3'.")
 @click.option("--precision", type=Choice(list(PRECISIONS)), help="The precision of a trace.")
 @pool_option
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write a plot: .png, .svg or .pdf.",
-)
+@output_option("Write a plot: .png, .svg or .pdf.")
 @output_options(top=True)
 def command(
     results: tuple[Path, ...],
@@ -90,8 +91,7 @@ def command(
     if measure:
         measured_for(list(cases.records), known)
         known = ceilings.known(results)
-    for fault in known.faults:
-        click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
+    tell_unread(known.faults)
     reasons: list[str] = []
     if traces and device and precision:
         roof = named_roof(device, precision, known, source)

@@ -14,9 +14,9 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.display.progress import progress_options
 from benchmarker.cli.execution import execute_plan, made
-from benchmarker.cli.options.case import all_of, case_options, dry_run_option, store_options
+from benchmarker.cli.options.case import case_options, dry_run_option, store_options
 from benchmarker.cli.options.problem import ProblemCommand, problem_of
-from benchmarker.cli.options.types import Choice, Integer, Several, complete_plugins
+from benchmarker.cli.options.types import Choice, Integer, Several, all_of, complete_plugins
 from benchmarker.hooks import parameters
 from benchmarker.planning.factors import Description
 from benchmarker.records.factors import setting
@@ -32,36 +32,34 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 def run_options(trials: int) -> Callable[[_F], _F]:
     """Return a decorator that adds the options of `run` and `sweep`, with a default number of trials."""
     return all_of(
-        [
-            click.option(
-                "--framework",
-                required=True,
-                type=Several(),
-                metavar="NAME[,NAME...]",
-                shell_complete=complete_plugins("framework"),
-                help="Frameworks to measure.",
-            ),
-            case_options(lists=("devices", "parallel")),
-            click.option(
-                "--scaling",
-                type=Several(Choice(get_args(Scaling))),
-                metavar="KIND[,KIND]",
-                default="strong",
-                show_default=True,
-                help="strong: the same total work on more devices; weak: the same work per device.",
-            ),
-            click.option(
-                "--trials",
-                type=Integer(min=1),
-                default=trials,
-                show_default=True,
-                help="Trials of each case, each in a fresh process.",
-            ),
-            store_options,
-            dry_run_option,
-            progress_options,
-            output_options(form=False),
-        ]
+        click.option(
+            "--framework",
+            required=True,
+            type=Several(),
+            metavar="NAME[,NAME...]",
+            shell_complete=complete_plugins("framework"),
+            help="Frameworks to measure.",
+        ),
+        case_options(lists=("devices", "parallel")),
+        click.option(
+            "--scaling",
+            type=Several(Choice(get_args(Scaling))),
+            metavar="KIND[,KIND]",
+            default="strong",
+            show_default=True,
+            help="strong: the same total work on more devices; weak: the same work per device.",
+        ),
+        click.option(
+            "--trials",
+            type=Integer(min=1),
+            default=trials,
+            show_default=True,
+            help="Trials of each case, each in a fresh process.",
+        ),
+        store_options,
+        dry_run_option,
+        progress_options,
+        output_options(form=False),
     )
 
 

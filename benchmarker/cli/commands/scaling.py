@@ -9,7 +9,8 @@ import click
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.display.scaling import scalings_output
-from benchmarker.cli.options.results import pool_option, read_cases
+from benchmarker.cli.options.results import pool_option, read_cases, results_argument
+from benchmarker.cli.options.types import output_option
 from benchmarker.comparing.scaling import scalings
 from benchmarker.formatting import clean
 from benchmarker.hooks.metrics import cached, load_metrics
@@ -20,14 +21,8 @@ MOST_REASONS = 3
 
 
 @click.command("scaling")
-@click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write a plot: .png, .svg or .pdf.",
-)
+@results_argument
+@output_option("Write a plot: .png, .svg or .pdf.")
 @pool_option
 @store.uncollected()
 @output_options()

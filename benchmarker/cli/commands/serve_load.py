@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
-from click.core import ParameterSource
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.loads import output_of
@@ -17,7 +16,17 @@ from benchmarker.cli.display.output import Output, View, output_options, print_o
 from benchmarker.cli.display.progress import Line, progress_options, quiet
 from benchmarker.cli.options.case import case_options
 from benchmarker.cli.options.problem import ProblemCommand
-from benchmarker.cli.options.types import LARGEST_NUMBER, Choice, Duration, Folder, Integer, Share, complete_plugin
+from benchmarker.cli.options.types import (
+    LARGEST_NUMBER,
+    Choice,
+    Duration,
+    File,
+    Integer,
+    Share,
+    complete_plugin,
+    refuse_given,
+    results_option,
+)
 from benchmarker.cli.targets import endpoint, engine
 from benchmarker.formatting import duration_s
 from benchmarker.machine.description import describe
@@ -159,8 +168,7 @@ def _set_by_the_load(problem: Problem) -> list[str]:
 @click.option("--burst-size", type=Integer(min=2), default=8, show_default=True, help="Requests per burst.")
 @click.option(
     "--trace",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
+    type=File(),
     help="CSV with the columns arrival_s, prompt_len, new_tokens; replaces random arrivals and lengths.",
 )
 @click.option(
@@ -220,7 +228,7 @@ def _set_by_the_load(problem: Problem) -> list[str]:
     is_flag=True,
     help="Let the server stop at an end-of-sequence token. [default: it is asked to ignore it]",
 )
-@click.option("--results", type=Folder(), default=Path("results"), show_default=True, help="Folder for the times.")
+@results_option("Folder for the times.")
 @partial(progress_options, verbose_help="Print progress every second, also in a pipe.")
 @output_options(form=False)
 def command(
@@ -259,28 +267,27 @@ def command(
     The times of all requests are stored; `show` prints them again. The exit status is 1 if the server was overloaded or
     answered no request at one of the rates; after a search, if the lowest rate does not hold the SLO.
     """
-    context = click.get_current_context()
     if address is None and framework is None:
         raise UserError(
             "no server is named; give --endpoint=http://127.0.0.1:8000/v1, or for an engine --framework=torch "
             "--problem=llama"
         )
     if framework:
-        _refuse(context, {"address", *FOR_ENDPOINTS}, "--framework starts an engine, not a server")
+        refuse_given({"address", *FOR_ENDPOINTS}, "--framework starts an engine, not a server; leave {} out")
         if options["problem"] is None:
             raise UserError("an engine needs a language model; give --problem=llama")
     else:
-        _refuse(context, set(FOR_ENGINES), "a server has its own model")
+        refuse_given(FOR_ENGINES, "a server has its own model; leave {} out")
     if trace:
-        _refuse(context, set(DRAWN), "--trace provides arrivals and lengths")
+        refuse_given(DRAWN, "--trace provides arrivals and lengths; leave {} out")
     elif rate is None:
         raise UserError("no rate is given; write --rate=4 (requests/s), --rate=1,2,4 or --rate=1..20")
     if isinstance(rate, Range) and slo is None:
         raise UserError("a range of rates is searched for the highest that holds an SLO; give one: --slo=ttft=500ms")
     if not isinstance(rate, Range):
-        _refuse(context, {"rate_precision"}, "there is no range of rates to search")
+        refuse_given({"rate_precision"}, "there is no range of rates to search; leave {} out")
     if arrivals != "bursts":
-        _refuse(context, {"burst_size"}, "there are no bursts without --arrivals=bursts")
+        refuse_given({"burst_size"}, "there are no bursts without --arrivals=bursts; leave {} out")
     planned = read_trace(trace) if trace else []
     seed = secrets.randbits(32) if seed is None else seed
     burst = burst_size if arrivals == "bursts" else 1
@@ -344,11 +351,3 @@ def command(
                 print_output(output_of(session.load, session.path), view)
             raise
     return output_of(session.load, session.path)
-
-
-def _refuse(context: click.Context, names: set[str], why: str) -> None:
-    """Raise `UserError` if one of these options is given."""
-    for param in context.command.params:
-        name: Any = param.name
-        if name in names and context.get_parameter_source(name) is not ParameterSource.DEFAULT:
-            raise UserError(f"{why}; leave {param.opts[0]} out")

@@ -11,8 +11,8 @@ import click
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import Output, Part, output_options
 from benchmarker.cli.display.records import as_plain, cases_output, record_output, trials_output
-from benchmarker.cli.options.results import mixed_output, pool_option
-from benchmarker.formatting import clean
+from benchmarker.cli.options.results import mixed_output, pool_option, results_argument, tell_unread
+from benchmarker.cli.options.types import names_in
 from benchmarker.hooks.cases import Cases
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.records import sides, store
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @click.command("show")
-@click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@results_argument
 @pool_option
 @click.option("--trials", is_flag=True, help="Show a line for each trial instead of one for each case.")
 @click.option("--metric", metavar="NAME[,NAME...]", help="Metrics to show. [default: the main ones that have a value]")
@@ -51,9 +51,8 @@ def command(results: tuple[Path, ...], pool: bool, trials: bool, metric: str | N
         return output_of(load.read(results[0]), results[0])
     found, faults = sides.read(results, pool=pool)
     derive = load_metrics(results)
-    chosen = [each.strip() for each in metric.split(",") if each.strip()] if metric else []
-    for fault in faults:
-        click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
+    chosen = names_in(metric or "")
+    tell_unread(faults)
     data = (as_plain(record, derive(record), side.name) for side in found for record in side.records)
     return Output(_parts(found, derive, chosen, trials=trials, wide=wide), data, 1 if faults else 0)
 

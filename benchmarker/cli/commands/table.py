@@ -10,7 +10,8 @@ import click
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.options.judging import alpha_option, delta_option, rules_of
-from benchmarker.cli.options.results import pool_option, read_cases, where_option
+from benchmarker.cli.options.results import pool_option, read_cases, results_argument, where_option
+from benchmarker.cli.options.types import names_in
 from benchmarker.hooks.metrics import cached, load_metrics
 from benchmarker.records import store
 from benchmarker.records.step_times import STEP_TIME
@@ -20,7 +21,7 @@ from benchmarker.tables.grid import grid
 
 
 @click.command("table")
-@click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@results_argument
 @click.option(
     "--rows",
     metavar="FACTOR[,...]",
@@ -78,7 +79,7 @@ def command(
 
     The exit status is 1 if a file cannot be read.
     """
-    chosen = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
+    chosen = names_in(names)
     if not chosen:
         raise UserError("--value names no value")
     cases = read_cases(results, pool)

@@ -15,6 +15,7 @@ from benchmarker.cli.display.output import Output, Part, output_options
 from benchmarker.cli.display.profiles import plain
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.display.sensors import HEADINGS, amount
+from benchmarker.cli.options.results import result_argument
 from benchmarker.cli.options.types import Integer
 from benchmarker.formatting import clean, count
 from benchmarker.power.live import label
@@ -39,7 +40,7 @@ _LONG = 16
 
 
 @click.command("telemetry")
-@click.argument("result", metavar="RESULT", type=click.Path(path_type=Path))
+@result_argument
 @click.option(
     "--rows",
     type=Integer(min=1),

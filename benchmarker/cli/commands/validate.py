@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from benchmarker.cli.display.output import Output, output_options, print_json
+from benchmarker.cli.options.results import results_argument
 from benchmarker.files.atomic import Fault
 from benchmarker.formatting import clean, count
 from benchmarker.procurement.completeness import completeness_of
@@ -33,7 +34,7 @@ def _print_schema(context: click.Context, _: click.Parameter, asked: bool) -> No
 
 
 @click.command("validate")
-@click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@results_argument
 @click.option(
     "--schema",
     is_flag=True,

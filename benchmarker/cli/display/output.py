@@ -213,10 +213,7 @@ def _show_tables(made: Output, view: View) -> None:
     if view.output is None:
         click.echo(text, nl=False)
         return
-    try:
-        atomic.write(view.output, text.encode())
-    except OSError as error:
-        raise UserError(f"cannot write {view.output}: {error.strerror}") from error
+    atomic.save(view.output, text.encode())
     click.echo(f"table: {clean(str(view.output))}", err=True)
 
 

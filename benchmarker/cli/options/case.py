@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from pathlib import Path
+from collections.abc import Callable, Collection
+from functools import wraps
 from typing import Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
 from benchmarker.api.case import Measuring
-from benchmarker.cli.options.types import Duration, Folder, Integer, RefusedValue, Several, complete_plugin
+from benchmarker.api.errors import UserError
+from benchmarker.cli.options.types import (
+    Duration,
+    Integer,
+    RefusedValue,
+    Several,
+    all_of,
+    complete_plugin,
+    frameworks_option,
+    results_option,
+)
 from benchmarker.formatting import value_text
 from benchmarker.hooks import parameters
 from benchmarker.hooks.parameters import Setting
@@ -77,17 +87,6 @@ def _known_meters(context: click.Context, option: click.Parameter, value: str) -
     return value
 
 
-def all_of(options: Sequence[Callable[[Any], Any]]) -> Callable[[_F], _F]:
-    """Return a decorator that adds several options to a command."""
-
-    def decorate(function: _F) -> _F:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return decorate
-
-
 def case_options(*names: str, optional: bool = False, lists: Collection[str] = ()) -> Callable[[_F], _F]:
     """Add the options of these settings, or of all; with `optional`, the problem need not be given.
 
@@ -103,7 +102,7 @@ def case_options(*names: str, optional: bool = False, lists: Collection[str] = (
                         "--power-nvml", name, flag_value="nvml", default=setting.default, help="Same as --power=nvml."
                     )
                 )
-    return all_of(options)
+    return all_of(*options)
 
 
 def take_measuring(options: dict[str, Any]) -> Measuring:
@@ -111,45 +110,61 @@ def take_measuring(options: dict[str, Any]) -> Measuring:
     return Measuring(**{name: options.pop(name) for name in Measuring.__struct_fields__})
 
 
-_STORE = (
-    click.option(
-        "--results",
-        type=Folder(),
-        default=Path("results"),
-        show_default=True,
-        help="Folder for the records.",
-    ),
-    click.option(
-        "--resume", is_flag=True, help="Continue the newest unfinished run with the same cases, trials and design."
-    ),
-)
-
-
 PAUSE_S = 3600.0
 """Default pause between runs: long against most of what changes on a shared machine (docs/comparing.md)."""
 spread_options = all_of(
-    (
-        click.option(
-            "--runs",
-            type=Integer(min=1),
-            default=1,
-            show_default=True,
-            metavar="N",
-            help="Spread the rounds over N runs with pauses between, so that intervals contain how runs differ.",
-        ),
-        click.option(
-            "--pause",
-            "pause_s",
-            type=Duration(min=0),
-            metavar="TIME",
-            help=f"Shortest pause between two of the --runs. [default: {PAUSE_S / 3600:g}h]",
-        ),
-    )
+    click.option(
+        "--runs",
+        type=Integer(min=1),
+        default=1,
+        show_default=True,
+        metavar="N",
+        help="Spread the rounds over N runs with pauses between, so that intervals contain how runs differ.",
+    ),
+    click.option(
+        "--pause",
+        "pause_s",
+        type=Duration(min=0),
+        metavar="TIME",
+        help=f"Shortest pause between two of the --runs. [default: {PAUSE_S / 3600:g}h]",
+    ),
 )
 """The options that spread a run over time."""
 dry_run_option = click.option(
     "--dry-run", is_flag=True, help="Run nothing; show what would run and how long it would take."
 )
 """The option to show a plan instead of running it."""
-store_options = all_of(_STORE)
+store_options = all_of(
+    results_option(),
+    click.option(
+        "--resume", is_flag=True, help="Continue the newest unfinished run with the same cases, trials and design."
+    ),
+)
 """Options that define where records are stored."""
+
+
+def suite_options(function: _F) -> _F:
+    """Add the options that replace what a suite says; the command gets them as `frameworks` and `settings`."""
+
+    @wraps(function)
+    def command(framework: str | None, device: str | None, threads: int | None, **given: Any) -> Any:
+        frameworks = [] if framework is None else [name.strip() for name in framework.split(",")]
+        if not all(frameworks):
+            raise UserError(f"--framework={framework}: a name is missing")
+        settings = {name: value for name, value in (("device", device), ("threads", threads)) if value is not None}
+        return function(frameworks=frameworks, settings=settings, **given)
+
+    return all_of(
+        frameworks_option("Frameworks to measure, instead of those of the suite."),
+        click.option(
+            "--device",
+            metavar="PLATFORM",
+            help="A platform that the frameworks report, or gpu. [default: the framework's choice]",
+        ),
+        click.option(
+            "--threads",
+            type=Integer(min=1),
+            metavar="N",
+            help="CPU threads to compute with. [default: the frameworks' own]",
+        ),
+    )(command)  # type: ignore[return-value]

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, TypeVar, get_args
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, get_args
 
 import click
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.options.types import Choice, Share
+from benchmarker.cli.options.types import Choice, Share, all_of, names_in
 from benchmarker.comparing.results import DELTAS, PROFILED, Comparison, GeometricMean, Level, Rules, Verdict
-
-_F = TypeVar("_F", bound=Callable[..., Any])
 
 STATISTICS = ("median", "mean", "p10", "min")
 VERDICTS = get_args(Verdict)
@@ -38,7 +36,7 @@ alpha_option = click.option(
     metavar="SHARE",
     help="Significance level: the accepted probability of a false verdict.",
 )
-_OPTIONS = (
+judging_options = all_of(
     click.option(
         "--metric",
         metavar="NAME",
@@ -58,13 +56,7 @@ _OPTIONS = (
     ),
     strict_option,
 )
-
-
-def judging_options(function: _F) -> _F:
-    """Add the options that `rules_of` and `verdicts_of` take."""
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
+"""The options that `rules_of` and `verdicts_of` take."""
 
 
 def rules_of(
@@ -89,7 +81,7 @@ def verdicts_of(fail_on: str | None) -> set[str]:
     """
     if fail_on is None:
         return set()
-    names = {name.strip() for name in fail_on.split(",") if name.strip()}
+    names = set(names_in(fail_on))
     if not names:
         raise UserError(f"--fail-on names no verdict; there are: {', '.join(VERDICTS)}")
     if unknown := names.difference(VERDICTS):

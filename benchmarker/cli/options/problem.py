@@ -12,7 +12,7 @@ import click
 from benchmarker.api.case import CaseRequest
 from benchmarker.api.errors import UserError
 from benchmarker.api.problem import Problem
-from benchmarker.cli.options.types import Choice
+from benchmarker.cli.options.types import Choice, names_in
 from benchmarker.formatting import value_text
 from benchmarker.hooks import parameters, registry
 
@@ -131,7 +131,7 @@ def no_options(example: str) -> UserError:
 
 def names_of(frameworks: str, problem: str) -> list[str]:
     """Split comma-separated framework names, each once; raises `UserError` if one does not implement the problem."""
-    names = list(dict.fromkeys(name.strip() for name in frameworks.split(",") if name.strip()))
+    names = names_in(frameworks)
     if not names:
         raise UserError("--framework names no framework; `benchmarker list frameworks` lists them")
     for name in names:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,9 +11,9 @@ import click
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import Part, Text
 from benchmarker.formatting import clean
-from benchmarker.hooks import cases
 
 if TYPE_CHECKING:
+    from benchmarker.files.atomic import Fault
     from benchmarker.hooks.cases import Cases
 
 pool_option = click.option(
@@ -28,19 +28,38 @@ where_option = click.option(
 )
 
 
+results_argument = click.argument(
+    "results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path)
+)
+result_argument = click.argument("result", metavar="RESULT", type=click.Path(path_type=Path))
+
+
+def tell_unread(faults: Iterable[Fault]) -> None:
+    """Name the files that cannot be read."""
+    for fault in faults:
+        click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
+
+
+def refuse_empty(names: Sequence[str]) -> None:
+    """Raise `UserError` with the names of results that have no record, if there are any."""
+    if names:
+        raise UserError(f"no record was read from {', '.join(names)}; name records, runs, or folders of runs")
+
+
 def read_cases(results: Sequence[Path], pool: bool) -> Cases:
     """Read results as cases, and name the files that cannot be read; raises `UserError` if no record is read."""
-    found = cases.read(results, pool=pool)
-    for fault in found.faults:
-        click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
-    if not found:
+    from benchmarker.hooks import cases
+
+    read = cases.read(results, pool=pool)
+    tell_unread(read.faults)
+    if not read:
         raise UserError("no record was read; name records, runs, or folders of runs")
-    return found
+    return read
 
 
-def mixed_output(found: Cases) -> Iterator[Part]:
+def mixed_output(cases: Cases) -> Iterator[Part]:
     """Yield a note on each side that has trials of several machines in a case."""
-    for mixed in found.mixed_machines():
+    for mixed in cases.mixed_machines():
         yield Text(f"note: {mixed}", "  ")
 
 

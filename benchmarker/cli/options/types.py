@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
+from benchmarker.api.errors import UserError
 from benchmarker.api.fields import LARGEST
 from benchmarker.files.toml import assigned
 from benchmarker.formatting import EXAMPLES_OF_DURATIONS, duration_s
 from benchmarker.hooks import registry
 from benchmarker.hooks.parameters import values_of
 
+_F = TypeVar("_F", bound=Callable[..., Any])
 LARGEST_NUMBER = 1e9
 """Largest number of an option: as a time in s, 31 years."""
 
@@ -147,6 +150,55 @@ class Folder(click.Path):
         if value == "":
             self.fail("no folder is named; . is the current one", param, ctx)
         return super().convert(value, param, ctx)
+
+
+class File(click.Path):
+    """A file, which need not exist; a folder is refused if `dir_okay` is false."""
+
+    def __init__(self, *, dir_okay: bool = True) -> None:
+        super().__init__(path_type=Path, dir_okay=dir_okay)
+        self.name = "file"
+
+
+def output_option(text: str) -> Callable[[_F], _F]:
+    """Return the option `--output`, a file."""
+    return click.option("-o", "--output", type=File(dir_okay=False), help=text)
+
+
+def results_option(text: str = "Folder for the records.") -> Callable[[_F], _F]:
+    """Return the option `--results`, a folder."""
+    return click.option("--results", type=Folder(), default=Path("results"), show_default=True, help=text)
+
+
+def frameworks_option(text: str, *names: str) -> Callable[[_F], _F]:
+    """Return the option `--framework`, several names in one text."""
+    return click.option(
+        "--framework", *names, metavar="NAME[,NAME...]", shell_complete=complete_plugins("framework"), help=text
+    )
+
+
+def all_of(*options: Callable[[Any], Any]) -> Callable[[_F], _F]:
+    """Return a decorator that adds several options to a command."""
+
+    def decorate(function: _F) -> _F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+def refuse_given(names: Collection[str], why: str) -> None:
+    """Raise `UserError` if one of these options is given to the command, with its name in place of `{}`."""
+    context = click.get_current_context()
+    for param in context.command.params:
+        if param.name in names and context.get_parameter_source(param.name) is not ParameterSource.DEFAULT:
+            raise UserError(why.format(param.opts[0]))
+
+
+def names_in(text: str) -> list[str]:
+    """Return the names in a list separated by commas, each once."""
+    return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
 class Integer(click.IntRange):

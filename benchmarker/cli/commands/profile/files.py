@@ -12,7 +12,8 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import Output, Part, Text, output_options
 from benchmarker.cli.display.profiles import causal_option, cell, from_result
 from benchmarker.cli.display.progress import working
-from benchmarker.cli.options.types import Folder
+from benchmarker.cli.options.results import result_argument
+from benchmarker.cli.options.types import File, Folder, output_option
 from benchmarker.formatting import clean, count, si
 from benchmarker.tables.table import Table
 from benchmarker.traces.annotated import write
@@ -34,8 +35,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--capture",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
+    type=File(),
     help="PyTorch trace of the capture of this trace's CUDA graphs; it provides the op of each kernel.",
 )
 @causal_option
@@ -122,14 +122,8 @@ def _imported(file: Path, events: Path, trace: Trace) -> Iterator[Part]:
 
 
 @click.command("export")
-@click.argument("result", metavar="RESULT", type=click.Path(path_type=Path))
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Name of the trace file. [default: next to the event table]",
-)
+@result_argument
+@output_option("Name of the trace file. [default: next to the event table]")
 @output_options(tables=False)
 def export_command(result: Path, output: Path | None) -> Output:
     """Export the profile of RESULT for the Perfetto viewer, with the scope of every event, and print the file name.

@@ -13,6 +13,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import Output, Part, Text, output_options
 from benchmarker.cli.display.profiles import cells, headline, notes_on, plain
 from benchmarker.cli.display.progress import working
+from benchmarker.cli.options.results import result_argument
 from benchmarker.cli.options.roof import roof_option
 from benchmarker.cli.options.types import Choice
 from benchmarker.formatting import count, si
@@ -46,7 +47,7 @@ _HIDDEN = ("busy_ns",)
 
 
 @click.command("gemms")
-@click.argument("result", metavar="RESULT", type=click.Path(path_type=Path))
+@result_argument
 @click.option("--device", metavar="NAME", help="The device of a trace, such as 'NVIDIA H100 80GB HBM3', for OF ROOF.")
 @click.option(
     "--precision",

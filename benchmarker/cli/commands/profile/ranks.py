@@ -13,6 +13,7 @@ import click
 from benchmarker.cli.display.output import Output, Part, Text, output_options
 from benchmarker.cli.display.profiles import notes_on
 from benchmarker.cli.display.progress import working
+from benchmarker.cli.options.results import results_argument
 from benchmarker.formatting import count, si
 from benchmarker.tables.table import Table
 
@@ -27,7 +28,7 @@ _OF_COLLECTIVES = ("group", "alg bw", "ranks", "waiting", "count")
 
 
 @click.command("ranks")
-@click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@results_argument
 @output_options(top=True)
 def command(results: tuple[Path, ...], top: int) -> Output:
     """Compare the ranks of a distributed program: compute, communication, waiting, and the bandwidth of collectives.

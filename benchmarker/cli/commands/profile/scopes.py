@@ -15,7 +15,7 @@ from benchmarker.cli.display.profile_difference import difference_output
 from benchmarker.cli.display.profile_filters import UNKNOWN, filter_options
 from benchmarker.cli.display.profiles import cell, headline, notes_on, plain
 from benchmarker.cli.display.progress import working
-from benchmarker.cli.options.results import pool_option
+from benchmarker.cli.options.results import pool_option, results_argument
 from benchmarker.cli.options.types import Choice
 from benchmarker.comparing.profiled_parts import OUTSIDE
 from benchmarker.formatting import clean
@@ -40,7 +40,7 @@ _KNOWN = 30
 
 
 @click.command("scopes")
-@click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@results_argument
 @filter_options
 @click.option("--sort", type=Choice(_SORTS), help="Column to sort by. [default: root]")
 @pool_option

@@ -16,6 +16,8 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.display.profiles import notes_on
 from benchmarker.cli.display.progress import working
+from benchmarker.cli.options.results import results_argument
+from benchmarker.cli.options.types import File
 from benchmarker.formatting import clean, count
 from benchmarker.tables.table import Column, Shown, Table
 
@@ -27,13 +29,12 @@ if TYPE_CHECKING:
 
 
 @click.command("sql")
-@click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@results_argument
 @click.argument("statement", metavar="SQL")
 @click.option("--perfetto", is_flag=True, help="Query Perfetto's tables in PerfettoSQL, with Perfetto's engine.")
 @click.option(
     "--engine",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
+    type=File(),
     help="The trace_processor_shell to use; implies --perfetto. [default: on PATH, or downloaded earlier]",
 )
 @click.option("--download", is_flag=True, help="Let Perfetto download its engine if none is found; implies --perfetto.")

@@ -11,6 +11,7 @@ import click
 from benchmarker.cli.display.output import Output, Part, Text, output_options
 from benchmarker.cli.display.profile_filters import device_option, step_option
 from benchmarker.cli.display.profiles import NAMES, bound_text, cell, from_result, headline, notes_on, plain
+from benchmarker.cli.options.results import result_argument
 from benchmarker.cli.options.types import Choice
 from benchmarker.formatting import count, si
 from benchmarker.tables.table import Table
@@ -38,7 +39,7 @@ _HEADINGS = {"delay_median_ns": "median delay", "delay_p95_ns": "p95 delay", "de
 
 
 @click.command("idle")
-@click.argument("result", metavar="RESULT", type=click.Path(path_type=Path))
+@result_argument
 @click.option("--by", type=Choice(list(_BY)), default="cause", show_default=True, help="Group by this.")
 @device_option
 @step_option
@@ -139,7 +140,7 @@ _PATH_DROPPED = ("scope", "op", "longest", "category", "count")
 
 
 @click.command("path")
-@click.argument("result", metavar="RESULT", type=click.Path(path_type=Path))
+@result_argument
 @step_option
 @output_options(top=True)
 def path_command(result: Path, step: int | None, top: int) -> Output:
@@ -213,7 +214,7 @@ _BYTES = ("peak_allocated", "peak_reserved", "before", "bytes")
 
 
 @click.command("memory")
-@click.argument("result", metavar="RESULT", type=click.Path(path_type=Path))
+@result_argument
 @click.option(
     "--by",
     type=Choice(["scope", "op", "category", "phase"]),

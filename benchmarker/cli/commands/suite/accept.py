@@ -11,8 +11,8 @@ import msgspec
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import Output, Part, Text, View, output_options, width
-from benchmarker.cli.options.results import pool_option
-from benchmarker.cli.options.types import Share
+from benchmarker.cli.options.results import pool_option, results_argument, tell_unread
+from benchmarker.cli.options.types import File, Share
 from benchmarker.files import atomic
 from benchmarker.formatting import clean, count, si
 from benchmarker.hooks.cases import Cases
@@ -43,12 +43,10 @@ class _ToleranceType(Share):
 
 
 @click.command("accept")
-@click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option(
-    "--reference", "asked", type=click.Path(path_type=Path), metavar="FILE", help="TOML file with the bounds."
-)
-@click.option("--junit", "xml", type=click.Path(path_type=Path), metavar="FILE", help="Also write JUnit XML.")
-@click.option("--write", type=click.Path(path_type=Path), metavar="FILE", help="Create a reference from the records.")
+@results_argument
+@click.option("--reference", "asked", type=File(), help="TOML file with the bounds.")
+@click.option("--junit", "xml", type=File(), help="Also write JUnit XML.")
+@click.option("--write", type=File(), help="Create a reference from the records.")
 @click.option(
     "--tolerance",
     type=_ToleranceType(),
@@ -103,8 +101,7 @@ def command(
     ]
     faults = [fault for (_, _, unread), of in zip(read, planned, strict=True) for fault in (*unread, *of.faults)]
     left_out = [reason for of in planned for reason in of.left_out]
-    for fault in faults:
-        click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
+    tell_unread(faults)
     if write:
         for each in planned[0].missing:
             click.echo(f"benchmarker: {each.trials} trial(s) of run {clean(each.run_id)} not run", err=True)
@@ -186,7 +183,7 @@ def _write_junit(path: Path, name: str, found: Acceptance, faults: Sequence[Faul
     ]
     tests += [junit.Item(name, 0.0, "skipped", "no case of the reference matches") for name in found.unasked]
     tests += [junit.Item(str(fault.path), 0.0, "error", f"cannot be read: {fault.reason}") for fault in faults]
-    _save(path, junit.document(name, tests))
+    atomic.save(path, junit.document(name, tests))
 
 
 def _write(
@@ -215,14 +212,7 @@ def _write(
         click.echo(f"benchmarker: {clean(note)}", err=True)
     if not made:
         raise UserError("no configuration is left for the reference; the lines above say why")
-    _save(path, reference.text(made).encode())
+    atomic.save(path, reference.text(made).encode())
     doubt = f"; {count(len(wide), 'bound')} more than {reference.WIDE:.0%} from the median" if wide else ""
     click.echo(clean(f"reference of {count(len(made), 'case')}: {path}{doubt}"))
     return left_out
-
-
-def _save(path: Path, content: bytes) -> None:
-    try:
-        atomic.write(path, content)
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}") from error

@@ -11,7 +11,8 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import Output, output_options, verbose_option
 from benchmarker.cli.display.scores import scores_output
 from benchmarker.cli.options.judging import status_of, strict_option
-from benchmarker.cli.options.results import pool_option
+from benchmarker.cli.options.results import pool_option, refuse_empty, results_argument, tell_unread
+from benchmarker.cli.options.types import File, names_in
 from benchmarker.comparing.results import Rules
 from benchmarker.formatting import clean
 from benchmarker.hooks.metrics import load_metrics
@@ -25,22 +26,16 @@ from benchmarker.records.sides import side_of
 
 
 @click.command("score")
-@click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@results_argument
 @click.option("--by", metavar="AXIS[,AXIS...]", help="Score the values of this axis: framework, precision, host, ...")
 @click.option("--baseline", metavar="SIDE", help="One of the RESULTs, or a value of --by. [default: the first]")
 @click.option("--contender", metavar="SIDE", help="Score only this RESULT or value of --by. [default: all others]")
 @click.option(
     "--weights",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
+    type=File(),
     help="TOML file with case weights, or a suite with weights, such as procurement. [default: all 1]",
 )
-@click.option(
-    "--cost",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help=f"TOML file with prices, for {', '.join(COST_METRICS)}.",
-)
+@click.option("--cost", type=File(), help=f"TOML file with prices, for {', '.join(COST_METRICS)}.")
 @click.option(
     "--metric",
     "named",
@@ -87,10 +82,8 @@ def command(
     every = [record for _, records, _ in read for record in records]
     plans = completeness.completeness_of(results, every)
     faults = [*(fault for _, _, unread in read for fault in unread), *plans.faults]
-    for fault in faults:
-        click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
-    if empty := [name for name, records, _ in read if not records]:
-        raise UserError(f"no record was read from {', '.join(empty)}; name records, runs, or folders of runs")
+    tell_unread(faults)
+    refuse_empty([name for name, records, _ in read if not records])
     if by:
         apart = {} if pool else side_of([(name, records) for name, records, _ in read])
         made = sides.of_axis(every, plans.missing, by, baseline, contender, apart)
@@ -140,11 +133,11 @@ def _metrics(named: str | None, cost: Path | None) -> list[str]:
     """Return the named metrics, or none; raises `UserError` if they do not fit the options."""
     if named is None:
         return []
-    names = [name.strip() for name in named.split(",") if name.strip()]
+    names = names_in(named)
     if not names:
         raise UserError("--metric names no metric")
     of_cost = [name for name in names if name in COST_METRICS]
     if bool(of_cost) != (cost is not None):
         either = ",".join(of_cost) or COST_METRIC
         raise UserError(f"--metric={either} and --cost=FILE go together; give both, or neither")
-    return list(dict.fromkeys(names))
+    return names

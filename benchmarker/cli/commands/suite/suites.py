@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.display.progress import progress_options, working
 from benchmarker.cli.display.submissions import submissions_output
 from benchmarker.cli.execution import execute_plan, made, spread
-from benchmarker.cli.options.case import dry_run_option, spread_options, store_options
-from benchmarker.cli.options.types import Integer, complete_plugins, complete_suite, complete_suite_or_plan_file
+from benchmarker.cli.options.case import dry_run_option, spread_options, store_options, suite_options
+from benchmarker.cli.options.types import (
+    complete_suite,
+    complete_suite_or_plan_file,
+)
 from benchmarker.planning import factors, suites
 from benchmarker.procurement import submission
 from benchmarker.tables.table import Table
@@ -47,23 +49,7 @@ def list_command() -> Output:
 
 @click.command("run")
 @click.argument("name", shell_complete=complete_suite)
-@click.option(
-    "--framework",
-    metavar="NAME[,NAME...]",
-    shell_complete=complete_plugins("framework"),
-    help="Frameworks to measure, instead of those of the suite.",
-)
-@click.option(
-    "--device",
-    metavar="PLATFORM",
-    help="A platform that the frameworks report, or gpu. [default: the framework's choice]",
-)
-@click.option(
-    "--threads",
-    type=Integer(min=1),
-    metavar="N",
-    help="CPU threads to compute with. [default: the frameworks' own]",
-)
+@suite_options
 @store_options
 @spread_options
 @dry_run_option
@@ -71,9 +57,8 @@ def list_command() -> Output:
 @output_options()
 def run_command(
     name: str,
-    framework: str | None,
-    device: str | None,
-    threads: int | None,
+    frameworks: list[str],
+    settings: dict[str, str | int],
     results: Path,
     resume: bool,
     runs: int,
@@ -86,13 +71,9 @@ def run_command(
     does not support are left out and reported. With --runs, the rounds are spread over several runs in one folder, each
     of which counts as a run in scores and comparisons. The exit status is 1 if a trial failed.
     """
-    description = suites.find(name).plan
-    if framework is not None:
-        if not all(frameworks := [each.strip() for each in framework.split(",")]):
-            raise UserError(f"--framework={framework}: a name is missing")
-        description = replace(description, axes={**description.axes, "framework": frameworks})
-    given = {key: value for key, value in (("device", device), ("threads", threads)) if value is not None}
-    description = replace(description, base={**description.base, **given})
+    suite = suites.find(name).plan
+    axes = {**suite.axes, "framework": frameworks} if frameworks else suite.axes
+    description = replace(suite, axes=axes, base={**suite.base, **settings})
     return execute_plan(spread(made(description), runs, pause_s), results, resume, dry_run)
 
 
