@@ -1,8 +1,10 @@
 """`show`: a line for each case, or for each trial, of records made by hand."""
 
+import cProfile
 import csv
 import io
 import json
+import pstats
 import re
 
 import msgspec
@@ -10,9 +12,11 @@ import pytest
 from support.records import QUIET, make_ceiling, make_record
 from support.texts import make_text, prediction
 
+from benchmarker.cli.display.output import print_json, print_json_list
 from benchmarker.files import atomic
 from benchmarker.formatting import si
 from benchmarker.records import ceilings
+from benchmarker.records.plan import make_plan
 from benchmarker.records.record import CostPart, TokenTimes
 from benchmarker.roofline.roofs import Roof
 from benchmarker.tables import results
@@ -207,3 +211,64 @@ def test_one_record_tells_the_model_of_the_machine(command, stored, tmp_path, mo
     reasons = plain.reasons | {"machine.model": "it is not told"}
     stored(msgspec.structs.replace(plain, machine=machine, reasons=reasons))
     assert ["model", shown] in cells(command("show", str(tmp_path / "results")).stdout)
+
+
+COMMANDS = [
+    "show {}",
+    "show {} --trials",
+    "compare {} --by=framework",
+    "score {} --by=framework",
+    "compare {0}/a {0}/b",
+]
+FEW = 25
+
+
+def write(folder, runs):
+    """Two results of runs with their plans, each a round of one seed in two frameworks."""
+    for result in ("a", "b"):
+        for run in range(runs):
+            records = [
+                make_record(
+                    [1.0 + side / 10] * 30,
+                    run=f"{result}{run}",
+                    case={"framework": framework, "seed": run},
+                    design={"case_number": side},
+                )
+                for side, framework in enumerate(("one", "two"))
+            ]
+            place = folder / result / f"{result}{run}"
+            place.mkdir(parents=True)
+            for record in records:
+                (place / f"{record.trial_id}.json").write_bytes(atomic.encode(record))
+            plan = msgspec.structs.replace(make_plan([each.case for each in records], 1), run_id=f"{result}{run}")
+            (place / "plan.json").write_bytes(atomic.encode(plan))
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory):
+    """Folders with a few records, and with four times as many."""
+    folders = [tmp_path_factory.mktemp(name) for name in ("few", "many")]
+    for folder, runs in zip(folders, (FEW, 4 * FEW), strict=True):
+        write(folder, runs)
+    return folders
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_four_times_the_records_are_four_times_the_work(command, places, words):
+    counts = []
+    for folder in (places[0], *places):  # the first time, modules are imported
+        profile = cProfile.Profile()
+        profile.enable()
+        command(*words.format(folder).split())
+        profile.disable()
+        counts.append(pstats.Stats(profile).total_calls)
+    assert counts[2] <= 4.4 * counts[1]
+
+
+@pytest.mark.parametrize("values", [[], [1], [{"a": [1, {"b": "x\ny\u202e\x1b"}], "c": {}}, {"a": None}]])
+def test_a_list_printed_piece_by_piece_is_the_same(capsys, values):
+    print_json(values)
+    whole = capsys.readouterr().out
+    print_json_list(iter(values))
+    assert capsys.readouterr().out == whole
+    assert "\u202e" not in whole

@@ -6,11 +6,19 @@ import io
 import json
 import os
 
+import msgspec
 import pytest
 from support import profiles
+from support.records import make_record
 
 from benchmarker import load_events
+from benchmarker.cli.commands.profile import scopes
+from benchmarker.cli.display import output
+from benchmarker.files import atomic
 from benchmarker.formatting import clean, spreadsheet_text
+from benchmarker.tables.shortening import factored
+from benchmarker.traces.ingest import ingest
+from benchmarker.traces.profile_files import encode
 
 COMMANDS = ("import", "kernels", "ops", "scopes")
 FORMULAS = ["=1+1", "+1", "-1", "@SUM(1)", "  =1"]
@@ -245,3 +253,164 @@ def test_causal_attention_says_how_its_flops_are_counted(command, tmp_path):
         command("profile", "ops", "t.events.parquet", "--causal=half"), "--causal=half", "import the profiler's file"
     )
     assert command("profile", "ops", "t.events.parquet").returncode == 0
+
+
+PLACE = {"ph": "X", "pid": 1, "tid": 1}
+
+
+def launched(number, kernel, op="aten::mm", stream=7, device=0, step=None):
+    at = 100 * number
+    ids = {"correlation": number, "device": device, "stream": stream}
+    return [
+        *(
+            [{**PLACE, "cat": "user_annotation", "name": f"ProfilerStep#{step}", "ts": at, "dur": 99}]
+            * (step is not None)
+        ),
+        {**PLACE, "cat": "cpu_op", "name": op, "ts": at + 1, "dur": 20},
+        {**PLACE, "cat": "cuda_runtime", "name": "launch", "ts": at + 2, "dur": 1, "args": {"correlation": number}},
+        {
+            "ph": "X",
+            "pid": device,
+            "tid": stream,
+            "cat": "kernel",
+            "name": kernel,
+            "ts": at + 30,
+            "dur": number,
+            "args": ids,
+        },
+    ]
+
+
+EVENTS = [
+    *launched(1, "sgemm", step=0),
+    *launched(2, "Memcpy DtoD", "aten::copy_", stream=8, step=1),
+    *launched(3, "sgemm_bwd", "MmBackward0", device=1, step=2),
+]
+CHOICES = {
+    "--name=GEMM": [1, 3],
+    "--name=^sgemm$": [1],
+    "--category=memory": [2],
+    "--device=gpu:1": [3],
+    "--stream=8": [2],
+    "--stream=stream 7": [1, 3],
+    "--step=1": [2],
+    "--phase=backward": [3],
+    "--phase=forward": [1, 2],
+    "--phase=unknown": [],
+    "--scope=(outside any)": [1, 2, 3],
+    "--scope=layer": [],
+}
+
+
+@pytest.fixture
+def trace(tmp_path):
+    (tmp_path / "t.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": EVENTS}))
+    return "t.json"
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_only_the_chosen_work_is_shown(command, trace, choice):
+    rows = json.loads(command("profile", "kernels", trace, choice, "--json").stdout)
+    assert sorted(row["busy_ns"] for row in rows) == [1000 * each for each in CHOICES[choice]]
+    assert sum(row["share"] for row in rows) == pytest.approx(sum(CHOICES[choice]) / 6)  # of the whole profile
+    shown = command("profile", "kernels", trace, choice)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    if not CHOICES[choice]:
+        assert "nothing in the profile matches" in shown.stdout
+    scopes = json.loads(command("profile", "scopes", trace, choice, "--json").stdout)
+    assert sum(row["root_ns"] for row in scopes) == 1000 * sum(CHOICES[choice])
+
+
+def test_ops_are_chosen_by_their_own_names_and_by_what_they_launched(command, trace):
+    def names(*options):
+        return [row["op"] for row in json.loads(command("profile", "ops", trace, *options, "--json").stdout)]
+
+    assert names("--name=copy") == ["aten::copy_"]
+    assert names("--device=gpu:0") == ["aten::copy_", "aten::mm"]
+    assert names("--category=embedding") == []
+
+
+def test_filters_apply_to_both_of_two_results(command, trace):
+    rows = json.loads(command("profile", "kernels", trace, trace, "--category=memory", "--json").stdout)
+    assert [(row["name"], row["change"]) for row in rows] == [("Memcpy DtoD", "same")]
+
+
+@pytest.mark.parametrize(
+    ("option", "text"), [("--name=(", "not a regular expression"), ("--category=x", "gemm, convolution")]
+)
+def test_a_filter_that_cannot_be_is_refused_in_one_line(command, trace, option, text):
+    done = command("profile", "kernels", trace, option)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert text in done.stderr
+
+
+def store(folder, framework, trial, kernel_us):
+    """A record of a trial whose only kernel, in scope `attn`, takes so long in each of two steps."""
+    events = profiles.torch_events()
+    for event in events:
+        if event["cat"] == "kernel":
+            event["dur"] = kernel_us
+    trace = folder / "t.json"
+    trace.write_bytes(profiles.torch_json(events))
+    found = ingest(trace)
+    trace.unlink()
+    record = make_record(run=framework, trial=trial, case={"framework": framework})
+    record = msgspec.structs.replace(
+        record, trace=found.trace, scopes=found.scopes, kernels=found.kernels(), reasons=dict(record.reasons)
+    )
+    record.reasons.pop("trace", None)
+    atomic.write(folder / f"{record.trial_id}.json", atomic.encode(record))
+    (folder / f"{record.trial_id}.events.parquet").write_bytes(encode(found))
+
+
+def test_each_configuration_has_a_column_with_medians_over_its_trials(tmp_path, cli):
+    folder = tmp_path / "results"
+    folder.mkdir()
+    for trial, kernel_us in enumerate((30, 10, 50)):
+        store(folder, "torch", trial, kernel_us)
+    store(folder, "jax", 0, 20)
+    shown = cli("profile", "scopes", "results")
+    assert shown.returncode == 0, shown.stderr
+    lines = [line.split("  ") for line in shown.stdout.splitlines() if line.startswith(("scope", "attn"))]
+    heading, attn = ([text.strip() for text in line if text.strip()] for line in lines)
+    assert heading == ["scope", "phase", "jax", "torch (median of 3)"]
+    assert attn == ["attn", "forward", "20 µs 100.0%", "30 µs 100.0%"]
+
+
+def test_each_of_several_folders_has_columns_of_its_own(tmp_path, cli):
+    for trial, (name, kernel_us) in enumerate((("old", 30), ("new", 10))):
+        (tmp_path / name).mkdir()
+        store(tmp_path / name, "torch", trial, kernel_us)
+    shown = cli("profile", "scopes", "old", "new")
+    lines = {line.split()[0]: line.split() for line in shown.stdout.splitlines() if line.startswith(("scope", "attn"))}
+    assert lines == {
+        "scope": ["scope", "phase", "old", "new"],
+        "attn": ["attn", "forward", "30", "µs", "100.0%", "10", "µs", "100.0%"],
+    }
+    assert "median of 2" in cli("profile", "scopes", "old", "new", "--pool").stdout
+
+
+def test_configurations_without_room_follow_in_a_further_table(tmp_path, cli, monkeypatch):
+    folder = tmp_path / "results"
+    folder.mkdir()
+    for framework in ("jax", "torch", "one", "more"):
+        store(folder, framework, 0, 20)
+    for module in (scopes, output):
+        monkeypatch.setattr(module, "width", lambda: 60)
+    shown = cli("profile", "scopes", "results").stdout
+    headings = [line.split()[2:] for line in shown.splitlines() if line.startswith("scope")]
+    assert len(headings) == 2
+    assert sorted([*headings[0], *headings[1]]) == ["jax", "more", "one", "torch"]
+    assert shown.count("20 µs 100.0%") == 4
+
+
+@pytest.mark.parametrize(
+    ("names", "shared", "rests"),
+    [
+        (["GPT-2 B=1 d=64 jax", "GPT-2 B=1 d=128 torch"], "GPT-2 B=1", ["d=64 jax", "d=128 torch"]),
+        (["GEMM 512", "GEMM 512 compiled"], "", ["GEMM 512", "GEMM 512 compiled"]),
+        (["one"], "", ["one"]),
+    ],
+)
+def test_what_names_share_is_told_once(names, shared, rests):
+    assert factored(names) == (shared, rests)

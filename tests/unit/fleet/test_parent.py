@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from unit.fleet.test_values import asked
@@ -12,6 +13,8 @@ from unit.fleet.test_values import asked
 from benchmarker import UserError
 from benchmarker.fleet import folder, parent
 from benchmarker.fleet.folder import NodeState
+from benchmarker.fleet.member import Listener
+from benchmarker.running.trial import PreemptedError
 
 
 class Sleeper:
@@ -60,3 +63,23 @@ def test_a_stage_that_the_launcher_refuses_is_no_trouble_of_its_nodes(
     with pytest.raises(UserError, match=r"^the launcher started nothing on 2 nodes: srun: error: Step limit reached; "):
         parent.run_stage(tmp_path, asked(["n1", "n2"]), 0, 0.5, progress)
     assert progress.said == []
+
+
+LOST: Any = SimpleNamespace(error=SimpleNamespace(kind="node", message="node n2 was lost"))
+
+
+@pytest.mark.parametrize(
+    ("error", "told", "ended"),
+    [
+        (UserError("nothing can be started on node n2"), "nothing can be started on node n2", True),
+        (PreemptedError([LOST]), "node n2 was lost", True),
+        (PreemptedError([]), "", False),
+        (KeyboardInterrupt(), "", False),
+    ],
+)
+def test_the_state_tells_what_ended_it(tmp_path: Path, error: BaseException, told: str, ended: bool) -> None:
+    with pytest.raises(type(error)), Listener(tmp_path, "n1+n2", 0):
+        raise error
+    state = folder.state_of(tmp_path, "n1+n2")
+    assert state is not None
+    assert (state.error, state.ended_at is not None) == (told, ended)

@@ -1,13 +1,24 @@
 """What cannot be stored costs as little as possible, and says why."""
 
+from __future__ import annotations
+
 import math
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
+import pytest
 from support.records import make_energy, make_record
 
+from benchmarker import Allocation
+from benchmarker.hooks import launchers
 from benchmarker.power.energy import Accounts
+from benchmarker.records import job
 from benchmarker.records.record import Design
+from benchmarker.running import submission
 from benchmarker.running.record_builder import Process, RecordBuilder
+from benchmarker.running.trial import PreemptedError
 
 
 def test_an_energy_that_cannot_be_stored_costs_the_energy_alone():
@@ -24,3 +35,28 @@ def test_an_energy_that_cannot_be_stored_costs_the_energy_alone():
     stored = builder.record(1.0, 0)
     assert (stored.status, stored.blocks, stored.energy) == ("ok", record.blocks, None)
     assert stored.reasons["energy"].startswith("the readings of its meters cannot be stored: ")
+
+
+ALLOCATION = Allocation("slurm", "7", ["node1", "node2"], 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "told", "ending"),
+    [
+        ("node", "time limit", "node failure"),
+        ("node", "cancelled", "node failure"),
+        ("node", "preempted", "preempted"),
+        ("preempted", "preempted", "preempted"),
+    ],
+)
+def test_a_job_that_has_lost_a_node_goes_back_to_the_queue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, told: str, ending: str
+) -> None:
+    requeued: list[Allocation] = []
+    monkeypatch.setattr(launchers, "ending", lambda _: told)
+    monkeypatch.setattr(launchers, "requeue", requeued.append)
+    lost: Any = SimpleNamespace(error=SimpleNamespace(kind=kind, message="node node2 was lost"))
+    with pytest.raises(PreemptedError), submission._noted(tmp_path, 0, ALLOCATION):
+        raise PreemptedError([lost])
+    assert [attempt.ending for attempt in job.attempts_of(tmp_path)] == [ending]
+    assert requeued == [ALLOCATION]
