@@ -21,7 +21,6 @@ from support.records import make_record
 from benchmarker import Channel, Unavailable
 from benchmarker.api.case import Measuring
 from benchmarker.cli.commands.telemetry import _width
-from benchmarker.cli.display.records import _heading
 from benchmarker.files import atomic
 from benchmarker.formatting import clean, si
 from benchmarker.power import telemetry
@@ -31,6 +30,7 @@ from benchmarker.power.sampler import MeterProbe, Sample
 from benchmarker.power.sampler_client import SamplerClient
 from benchmarker.power.samplers import Sampled, Sampling
 from benchmarker.records.record import nulls, reason
+from benchmarker.tables.table import metric_heading
 
 S = 1_000_000_000
 HOSTILE = "package-0\x1b[31m\x07[bold]x[/]\u202e"
@@ -543,13 +543,13 @@ def test_units_of_energy(value, unit, text):
         ("samples_per_J", "samples/J"),
         ("energy_per_step_J", "energy/step"),
         ("mean_power_W", "mean power"),
-        ("step_time_median_s", "step time"),
+        ("step_time_median_s", "step time median"),
         ("step_time_p10_s", "step time p10"),
         ("device_peak_bytes", "device peak"),
     ],
 )
 def test_headings_of_metrics(metric, heading):
-    assert _heading(metric) == heading
+    assert metric_heading(metric) == heading
 
 
 def test_list_and_power_say_the_same_of_a_meter(command, play, monkeypatch):
