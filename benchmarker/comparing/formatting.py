@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from benchmarker.formatting import decimals
 
 if TYPE_CHECKING:
-    from benchmarker.comparing.results import Comparison, GeometricMean, Method
+    from collections.abc import Iterable
+
+    from benchmarker.comparing.results import Comparison, GeometricMean, Method, Verdict
 
 FACTOR = 2.0
 """From this ratio on, or below its inverse, a factor is easier to read than a percentage."""
@@ -81,6 +84,11 @@ def words_of(unit: str, others: Words = SCORE) -> Words:
     return SPEED if unit == "s" or unit.endswith("/s") else others
 
 
+def better_and_worse(unit: str) -> tuple[Verdict, Verdict]:
+    """Return the verdicts on a contender with a better and a worse value of a metric, by its unit."""
+    return ("faster", "slower") if words_of(unit) is SPEED else ("better", "worse")
+
+
 @dataclass(frozen=True, slots=True)
 class Terms:
     """What a verdict is about: the metric, the words for its changes, and δ, the change that counts as none."""
@@ -114,10 +122,15 @@ class Change:
             return None
         if words is not SPEED or each.better == "higher":
             return cls(each.ratio, each.low, each.high, words)
-        if each.ratio > 1:
-            return cls(each.ratio, each.low, each.high, _LONGER)
-        low, high = (None if end is None else 1 / end for end in (each.high, each.low))
-        return cls(1 / each.ratio, low, high, _FASTER)
+        return cls.of_time(each.ratio, each.low, each.high)
+
+    @classmethod
+    def of_time(cls, ratio: float, low: float | None, high: float | None) -> Change:
+        """Return the change of a time, given its ratio and the ends of the interval of that."""
+        if ratio > 1:
+            return cls(ratio, low, high, _LONGER)
+        low, high = (None if end is None else 1 / end for end in (high, low))
+        return cls(1 / ratio, low, high, _FASTER)
 
     def amount(self) -> str:
         """Return the change: `27% faster`, `2.31x as fast`."""
@@ -226,6 +239,21 @@ def gist(each: Comparison | GeometricMean, terms: Terms) -> str:
         )
     said = f"{change.cell()}{change.spread()}"
     return f"{said}, {verdict(each)}" if terms.words is VALUE else _marked(each, said)
+
+
+def headline(each: Comparison | GeometricMean, terms: Terms) -> str:
+    """Return the verdict as a figure that stands alone: `12% faster`, `within ±2%`, `14% longer to 9% faster`."""
+    change = Change.of(each, terms.words)
+    if change is None:
+        return "-"
+    if each.verdict == "same":
+        return f"within ±{percent(terms.delta)}"
+    return (change.bounds() or "too few trials") if each.verdict == "undecided" else change.cell()
+
+
+def tally(judged: Iterable[Comparison]) -> str:
+    """Return how often each verdict was given, the most frequent first: `3 faster, 1 undecided (provisional)`."""
+    return ", ".join(f"{number} {word}" for word, number in Counter(map(verdict, judged)).most_common())
 
 
 def over_cases(mean: GeometricMean, terms: Terms) -> str:

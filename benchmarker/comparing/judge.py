@@ -12,7 +12,7 @@ from msgspec import structs
 from benchmarker.comparing import matching
 from benchmarker.comparing.diagnosis import executions
 from benchmarker.comparing.disturbances import provisional
-from benchmarker.comparing.formatting import few_runs, ratio
+from benchmarker.comparing.formatting import better_and_worse, few_runs, ratio
 from benchmarker.comparing.notes import notes_on, notes_on_cases, notes_on_mean
 from benchmarker.comparing.results import Classical, Comparison, Family, GeometricMean, Rules, Verdict
 from benchmarker.comparing.samples import BY_RUN, Mean, Sample, Tested
@@ -112,7 +112,7 @@ def _comparison(tested: Tested, p: float, p_same: float, family: int) -> Compari
         process_deviation=_process_deviation(a, b),
         design_effect=_design_effect(a, b) if rules.metric.startswith("step_time") else None,
         low_noise_ratio=_low_noise(tested) if test and rules.metric == STEP_TIME else None,
-        verdict=word(outcome, metric),
+        verdict=_verdict(outcome, metric),
         provisional=provisional_of(tested),
         execution=_execution([tested.match]),
         enough=enough(test, tested.margin, tested.alpha / family) if test and outcome == "undecided" else None,
@@ -132,14 +132,12 @@ def _most_disturbed(tested: Tested) -> str | None:
     return provisional(*((side.name, [side.records]) for side in sides)) if tested.rules.level == "trial" else None
 
 
-def word(outcome: ShiftVerdict, metric: Metric | None) -> Verdict:
-    """Return the verdict on the contender: faster or slower for times and rates, better or worse for other metrics."""
-    if outcome in ("same", "undecided") or metric is None:
-        return "same" if outcome == "same" else "undecided"
-    good = outcome == metric.better
-    if metric.unit == "s" or metric.unit.endswith("/s"):
-        return "faster" if good else "slower"
-    return "better" if good else "worse"
+def _verdict(shift: ShiftVerdict, metric: Metric | None) -> Verdict:
+    """Return the verdict on the contender, in the words for its metric."""
+    if shift in ("same", "undecided") or metric is None:
+        return "same" if shift == "same" else "undecided"
+    better, worse = better_and_worse(metric.unit)
+    return better if shift == metric.better else worse
 
 
 def _probability_lower(tested: Tested) -> float:
@@ -199,7 +197,7 @@ def geometric_means(several: Sequence[tuple[Sequence[Tested], Mean]]) -> list[Ge
 def _geometric_mean(group: Sequence[Tested], mean: Mean, p: float, p_same: float, family: int) -> GeometricMean:
     first = group[0]
     metric = first.baseline.metric
-    verdict = word(judge(mean.shift, p, p_same, first.rules.alpha), metric)
+    verdict = _verdict(judge(mean.shift, p, p_same, first.rules.alpha), metric)
     alpha = (first.alpha if mean.is_paired else first.rules.alpha) / family
     needed = None
     if verdict == "undecided" and (mean.is_paired or mean.spread):

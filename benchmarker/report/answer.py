@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from benchmarker.comparing import diagnosis
 from benchmarker.comparing.formatting import (
-    Change,
     Terms,
     few_runs,
+    headline,
     measure,
     numbers,
     over_cases,
@@ -18,6 +18,7 @@ from benchmarker.comparing.formatting import (
     ratio,
     sentence,
     short,
+    tally,
     verdict,
 )
 from benchmarker.comparing.results import Comparison, GeometricMean
@@ -35,11 +36,6 @@ MOST_CARDS = 4
 MOST_REASONS = 3
 LONGEST = 320
 """Characters of a doubt; the section that it points to has all."""
-
-
-def gain(metric: str) -> str:
-    """Return the verdict on a contender with the better value: faster for times and rates, better otherwise."""
-    return "faster" if metric.endswith(("_s", "_per_s")) else "better"
 
 
 def cards(study: Study) -> list[Card]:
@@ -117,23 +113,12 @@ def _card(study: Study, each: Comparison | GeometricMean, before: str, terms: Te
         if study.family and terms.metric == study.rules.metric:
             sides = short(each.baseline), short(each.contender)
             own = [one for one in study.family.comparisons if (short(one.baseline), short(one.contender)) == sides]
-            counts = Counter(verdict(one) for one in own).most_common()
-            details.append(f"of {count(len(own), 'case')}: {', '.join(f'{number} {word}' for word, number in counts)}")
-    return Card(each.verdict, before + verdict(each), f"{said}.", _figure(each, terms), "; ".join(details))
+            details.append(f"of {count(len(own), 'case')}: {tally(own)}")
+    return Card(each.verdict, before + verdict(each), f"{said}.", headline(each, terms), "; ".join(details))
 
 
 def _is_compared(study: Study, each: Comparison | GeometricMean) -> bool:
     return isinstance(each, Comparison) or (study.family is not None and each in study.family.geometric_means)
-
-
-def _figure(each: Comparison | GeometricMean, terms: Terms) -> str:
-    """Return the figure of a verdict: `12% faster`, `within ±2%`, `14% longer to 9% faster`."""
-    change = Change.of(each, terms.words)
-    if change is None:
-        return "-"
-    if each.verdict == "same":
-        return f"within ±{percent(terms.delta)}"
-    return (change.bounds() or "too few trials") if each.verdict == "undecided" else change.cell()
 
 
 def _accepted(result: str, found: Acceptance) -> Card:

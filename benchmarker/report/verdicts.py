@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from benchmarker.comparing.formatting import (
     FROM_PAIRS,
     Terms,
+    better_and_worse,
     details,
     measure,
     over_cases,
     percent,
     ratio,
     short,
+    tally,
     verdict,
 )
 from benchmarker.comparing.results import METHODS
-from benchmarker.report.answer import gain
 from benchmarker.report.page_model import Axis, Figure, Listing, Points, Section
 from benchmarker.report.study import MOST_DRAWN
 from benchmarker.tables.table import P_VALUE, RATIO, Cell, Column, Table
@@ -39,8 +39,7 @@ def verdicts(study: Study) -> Section:
     if family is None:
         return Section("verdicts", "Verdicts", (f"Nothing is compared: {study.unjudged}.",))
     first = family.comparisons[0]
-    counts = Counter(verdict(each) for each in family.comparisons)
-    lead = [f"{', '.join(f'{number} {word}' for word, number in counts.most_common())}, of {len(family.comparisons)}."]
+    lead = [f"{tally(family.comparisons)}, of {len(family.comparisons)}."]
     if not (study.scores and any(each.metric == first.metric for each in study.scores.rankings)):
         lead = [
             f"{over_cases(each, Terms.of(first))}; B/A {ratio(each)}, {each.method}." for each in family.geometric_means
@@ -106,7 +105,9 @@ def _table(study: Study) -> Table:
 def _listing(study: Study, table: Table) -> Listing:
     assert study.family
     first = study.family.comparisons[0]
-    better = f"{'below' if first.better == 'lower' else 'above'} 1, the contender (B) is {gain(first.metric)}"
+    better = (
+        f"{'below' if first.better == 'lower' else 'above'} 1, the contender (B) is {better_and_worse(first.unit)[0]}"
+    )
     is_adjusted = any(each.p_adjusted != each.p_value for each in study.family.comparisons)
     adjusted = "p is adjusted for all comparisons made together (Holm); " if is_adjusted else ""
     caption = (
@@ -142,13 +143,13 @@ def _ratios(study: Study, data: Table) -> Figure | None:
                 symbol=_SYMBOLS[word],
             )
         )
-    side = "Left" if first.better == "lower" else "Right"
+    side, gain = "Left" if first.better == "lower" else "Right", better_and_worse(first.unit)[0]
     left = "" if len(some) == len(shown) else f"Only {len(some)} of {len(shown)} are drawn; the data table has all."
     return Figure(
         "ratios",
         f"Ratio of the {measure(first.metric)}, contender over baseline",
         f"Each mark is a ratio, with its {percent(first.level)} interval as a line. {side} of 1 means that the "
-        f"contender is {gain(first.metric)}. The shaded band, ±{percent(first.delta)}, counts as no difference.",
+        f"contender is {gain}. The shaded band, ±{percent(first.delta)}, counts as no difference.",
         Axis("ratio, contender over baseline", "", log=True),
         tuple(marks),
         data,

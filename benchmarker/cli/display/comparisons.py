@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,7 @@ from benchmarker.comparing.formatting import (
     ratio,
     sentence,
     short,
-    verdict,
+    tally,
 )
 from benchmarker.comparing.profiled_parts import AXES
 from benchmarker.comparing.results import METHODS
@@ -142,10 +141,10 @@ def _means_output(family: Family, terms: Terms, *, verbose: bool) -> Iterator[Pa
             yield Text(f"  B/A {ratio(mean)}, {mean.method}", "    ")
         for note in mean.notes:
             yield Text(f"  note: {short(note)}", "    ")
-    counts = Counter(map(verdict, family.comparisons))
-    verdicts = ", ".join(f"{number} {word}" for word, number in counts.most_common())
     unlike = [] if family.geometric_means else _executions(family.comparisons)
-    yield Text("; ".join(filter(None, [f"{len(family.comparisons)} comparisons: {verdicts}", *unlike])), "  ")
+    yield Text(
+        "; ".join(filter(None, [f"{len(family.comparisons)} comparisons: {tally(family.comparisons)}", *unlike])), "  "
+    )
 
 
 def _executions(comparisons: Sequence[Comparison]) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from benchmarker.cli.display.output import Part, Text
+from benchmarker.fleet.doubts import sentence
 from benchmarker.formatting import clean, count, si
 from benchmarker.procurement import junit
 from benchmarker.tables.table import Table, coloured
@@ -87,7 +88,7 @@ def junit_of(name: str, found: FleetResult) -> bytes:
     tests = []
     for node in (*found.nodes, *found.links):
         cells = [cell for cell in found.cells if cell.node == node.node]
-        named = [_sentence(cell) for cell in cells if cell.is_named]
+        named = [sentence(cell) for cell in cells if cell.is_named]
         named += [f"all of its links are slower than the others: {case}" for case in node.slow_links]
         open_ = [f"{cell.name}: {cell.reason}" for cell in cells if cell.verdict == "not judged"]
         duration_s = 0.0
@@ -102,9 +103,3 @@ def junit_of(name: str, found: FleetResult) -> bytes:
             item = junit.Item(node.node, duration_s, output=output)
         tests.append(item)
     return junit.document(clean(name), tests)
-
-
-def _sentence(cell: Cell) -> str:
-    where = "" if cell.device is None else f"device {cell.device}, "
-    ends = "" if cell.low is None or cell.high is None else f" ({signed(cell.low)} to {signed(cell.high)})"
-    return f"{cell.verdict} than the others: {where}{cell.name}: step time {signed(cell.shift)}{ends}"
