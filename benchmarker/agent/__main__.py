@@ -14,10 +14,8 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import BinaryIO
@@ -38,15 +36,14 @@ from benchmarker.agent.messages import (
     ToRank,
     TrialEnded,
 )
-from benchmarker.api.case import Case
+from benchmarker.agent.node import LocalNode
 from benchmarker.api.errors import TerminatedError, terminate
 from benchmarker.files.atomic import as_json
-from benchmarker.machine import description, gpus
 from benchmarker.machine.description import installed
-from benchmarker.power.samplers import Readings, Sampling
-from benchmarker.worker.launch import Environment, Event, Worker, environment_of, started
+from benchmarker.power.samplers import Readings
+from benchmarker.worker.launch import Worker
 from benchmarker.worker.pipes import listen
-from benchmarker.worker.protocol import InvalidLineError, lines, message_of
+from benchmarker.worker.protocol import Event, InvalidLineError, lines, message_of
 
 SAMPLES = 2000
 """Samples of each meter in one message."""
@@ -60,20 +57,21 @@ def main() -> None:
     os.dup2(2, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's terminal is not this agent's: the parent ends it
     signal.signal(signal.SIGTERM, terminate)
-    node = _Node(output)
+    agent = _Agent(output)
     with suppress(TerminatedError):
-        node.stay()
-    os._exit(node.status)  # a thread may still read
+        agent.stay()
+    os._exit(agent.status)  # a thread may still read
 
 
-class _Node:
-    """What runs on this node, and the channel to the parent; `status` is that with which this process ends."""
+class _Agent:
+    """The node, and the channel to the parent; `status` is that with which this process ends."""
 
     def __init__(self, output: BinaryIO) -> None:
         self.status = 0
         self._output = output
         self._sending = threading.Lock()
         self._requests: SimpleQueue[StartSampling | StartRanks | EndRanks] = SimpleQueue()
+        self._node = LocalNode()
         self._ranks: dict[int, Worker] = {}
         self._received_s = 0.0
         self._started = threading.Event()
@@ -81,16 +79,27 @@ class _Node:
 
     def stay(self) -> None:
         """Do what the parent asks, one trial after the other."""
-        self._send(Present(description.describe(), installed()))
+        self._send(Present(self._node.describe(), installed()))
         threading.Thread(target=self._listen, daemon=True).start()
         while True:
-            request = self._requests.get()
-            if isinstance(request, StartSampling):
-                self._measure(request.case, request.meters)
-            elif isinstance(request, StartRanks):
-                self._run(request, _visible_gpus(request.tasks[0].cases[0]))
+            with self._node.trial():
+                self._take_part(self._requests.get())
             self._send(TrialEnded())
             self._wait_for_end()
+
+    def _take_part(self, request: StartSampling | StartRanks | EndRanks) -> None:
+        """Do what is asked for a trial, and send what the meters read, if they were asked to."""
+        if isinstance(request, StartSampling):
+            self._node.sample(request.case)
+            self._send(SamplingStarted(self._node.probes or {}))
+            request = self._requests.get()
+        if isinstance(request, StartRanks):
+            self._run(request)
+            self._node.end()
+            if self._node.readings:
+                self._send_readings(self._node.readings)
+        else:
+            self._requests.put(request)
 
     def _wait_for_end(self) -> None:
         """Wait until the parent ends the trial; if it says nothing, raise TerminatedError.
@@ -123,7 +132,7 @@ class _Node:
 
     def _on_message(self, message: Ping | StartSampling | StartRanks | ToRank | EndRanks) -> None:
         if isinstance(message, Ping):
-            self._send(Present(description.describe() if message.described else None))
+            self._send(Present(self._node.describe() if message.described else None))
             return
         if isinstance(message, ToRank | EndRanks):
             self._started.wait()
@@ -141,23 +150,6 @@ class _Node:
                 guard.end(worker.process)
         self._requests.put(message)
 
-    def _measure(self, case: Case, meters: Sequence[str]) -> None:
-        """Run the ranks while the meters of this node are read, and send what they read."""
-        measuring, visible = case.measuring, _visible_gpus(case)
-        with Sampling(meters, case.device, measuring.power_hz, visible) as sampling:
-            is_read = any(probe.channels for probe in sampling.probes.values())
-            sampling.rest(measuring.power_idle_s if measuring.wants_power and is_read else 0.0)
-            self._send(SamplingStarted(sampling.probes))
-            begin = self._requests.get()
-            if not isinstance(begin, StartRanks):
-                self._requests.put(begin)
-                return
-            first, *others = begin.tasks
-            first = msgspec.structs.replace(first, sensors=sampling.links())
-            self._run(StartRanks([first, *others], begin.logs), visible)
-            cards = visible.get("CUDA_VISIBLE_DEVICES", "") if case.device == "cuda" else ""
-            self._send_readings(Readings(sampling.gather(), sampling.rest_ns, tuple(cards.split(",")) if cards else ()))
-
     def _send_readings(self, readings: Readings) -> None:
         """Send what the meters read, in messages that are short enough."""
         most = max((len(meter.samples) for meter in readings.sampled), default=0)
@@ -165,13 +157,12 @@ class _Node:
             part = [replace(meter, samples=meter.samples[at : at + SAMPLES]) for meter in readings.sampled]
             self._send(SampledReadings(replace(readings, sampled=part)))
 
-    def _run(self, begin: StartRanks, visible: Environment) -> None:
+    def _run(self, begin: StartRanks) -> None:
         """Run the ranks to their ends."""
-        (case, *_) = begin.tasks[0].cases
         reported: dict[int, tuple[str, int | None]] = {}
 
         def on_event(rank: int, event: Event) -> None:
-            self._send(FromRank(rank=rank, event=dict(event)))
+            self._send(FromRank(rank=rank, event=event))
 
         def report() -> bool:
             """Send which ranks have failed, or ended, since the last look; never enough."""
@@ -182,16 +173,12 @@ class _Node:
                     self._send(FromRank(rank=rank, fault=worker.fault, status=worker.status))
             return False
 
-        with ExitStack() as stack:
-            for task, log in zip(begin.tasks, begin.logs, strict=True):
-                environment = environment_of(case, task.rank - begin.tasks[0].rank, visible)
-                send_event = partial(on_event, task.rank)
-                worker = stack.enter_context(started(task, environment, Path(log), send_event))
-                self._ranks[task.rank] = worker
-            self._started.set()
-            listen(list(self._ranks.values()), math.inf, report)
-            report()
-            self._ranks = {}
+        workers = self._node.start(begin.tasks, [Path(log) for log in begin.logs], on_event)
+        self._ranks = {task.rank: worker for task, worker in zip(begin.tasks, workers, strict=True)}
+        self._started.set()
+        listen(workers, math.inf, report)
+        report()
+        self._ranks = {}
 
     def _send(self, message: msgspec.Struct) -> None:
         """Send a line, of either thread; if nobody reads any more, this process is to end."""
@@ -202,11 +189,6 @@ class _Node:
                     rest = rest[self._output.write(rest) :]
         except BrokenPipeError:
             raise TerminatedError from None
-
-
-def _visible_gpus(case: Case) -> Environment:
-    """Return the variables that show the ranks of this node only the GPUs that they compute on."""
-    return gpus.environment(case.gpu, os.environ, case.devices // case.nodes)
 
 
 if __name__ == "__main__":

@@ -6,30 +6,12 @@ import math
 import signal
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
-from benchmarker.worker.launch import Ending, Event, rank_text
-from benchmarker.worker.protocol import Command
+import msgspec
 
-
-class RankProcess(Protocol):
-    """A worker that was started, wherever: what it sent that is not valid, why it is lost, and its exit status."""
-
-    fault: str
-
-    @property
-    def lost(self) -> str:
-        """Why nothing is known of it any more; empty if it is heard of, or has ended."""
-
-    @property
-    def status(self) -> int | None:
-        """Its exit status, None until it is seen to have ended."""
-
-    def send(self, command: Command) -> None:
-        """Send it a command."""
-
-    def terminate(self) -> None:
-        """Send SIGTERM to it."""
+from benchmarker.agent.node import RankProcess
+from benchmarker.worker.launch import Ending, rank_text
+from benchmarker.worker.protocol import Event, Failed
 
 
 class RankState:
@@ -41,7 +23,7 @@ class RankState:
         self.number = number
         self.pass_on = pass_on
         self.done = False
-        self.failure: Event | None = None
+        self.failure: Failed | None = None
         self.failed_s = math.inf
         self.place = ""
         self.waits = False
@@ -49,6 +31,11 @@ class RankState:
         self.node: str | None = None
         self.failed_with: int | None = None
         self.lost = ""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, or will never be heard to."""
+        return self.worker.status is not None or bool(self.worker.lost or self.worker.fault)
 
     def has_failed(self) -> bool:
         """Whether it sent a failure or what is not valid, or ended or was lost before it was done; notes when."""
@@ -66,7 +53,12 @@ def ending_of(
     wall_s: float,
     on_event: Callable[[Event], None],
 ) -> Ending:
-    """Return how several ranks ended, with the likeliest cause of a failure; passes on its event if there is one."""
+    """Return how ranks ended, with the likeliest cause of a failure; passes on its event if there is one."""
+    if len(ranks) == 1:
+        (rank,) = ranks
+        if rank.failure is not None and not timed_out:
+            on_event(rank.failure)
+        return Ending(rank.worker.status, timed_out, wall_s, rank.worker.fault)
     if timed_out:
         stuck, where = _where(ranks)
         rank = ranks[stuck or 0]
@@ -88,7 +80,7 @@ def is_consequence(rank: RankState) -> bool:
     """
     if rank.worker.fault or rank.worker.lost:
         return False
-    return rank.worker.status == -signal.SIGABRT if rank.failure is None else bool(rank.failure.get("lost_peer"))
+    return rank.worker.status == -signal.SIGABRT if rank.failure is None else rank.failure.lost_peer
 
 
 def _likelihood(rank: RankState) -> int:
@@ -98,16 +90,16 @@ def _likelihood(rank: RankState) -> int:
         return 0
     if rank.failure is None:
         return 1 if status is not None and status < 0 and status != -signal.SIGABRT else 3
-    return 4 if rank.failure.get("lost_peer") else 2
+    return 4 if rank.failure.lost_peer else 2
 
 
-def _of_rank(event: Event, rank: RankState) -> Event:
+def _of_rank(event: Failed, rank: RankState) -> Failed:
     """Return a failure that names its rank; a wrong result is that of all."""
-    failure = event["failure"]
-    if failure["kind"] != "check":
-        message = f"{rank_text(rank.number, rank.node)}: {failure['message']}"
-        failure = {**failure, "message": message, "rank": rank.number, "node": rank.node}
-    return {"of": 0, "failure": failure}
+    failure = event.failure
+    if failure.kind != "check":
+        message = f"{rank_text(rank.number, rank.node)}: {failure.message}"
+        failure = msgspec.structs.replace(failure, message=message, rank=rank.number, node=rank.node)
+    return Failed(failure)
 
 
 def _where(ranks: Sequence[RankState]) -> tuple[int | None, str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from msgspec import Struct
 
 from benchmarker.api.case import Case
@@ -12,7 +10,7 @@ from benchmarker.power.sampler import MeterProbe
 from benchmarker.power.samplers import Readings
 from benchmarker.records.job import Installed
 from benchmarker.records.record import Machine
-from benchmarker.worker.protocol import Command, Task
+from benchmarker.worker.protocol import Command, Event, Task
 
 
 class Ping(Struct, frozen=True, tag=True):
@@ -22,13 +20,12 @@ class Ping(Struct, frozen=True, tag=True):
 
 
 class StartSampling(Struct, frozen=True, tag=True):
-    """Find what these meters read on this node, sample them for a case from now on, and rest if it wants idle power.
+    """Find what the meters of a case read on this node, sample them from now on, and rest if it wants idle power.
 
     Without it, no meter is read.
     """
 
     case: Case
-    meters: list[str]
 
 
 class StartRanks(Struct, frozen=True, tag=True):
@@ -80,7 +77,7 @@ class FromRank(Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
     """What an agent passes on of a rank: an event that is valid, why it sent what is not, or its exit status."""
 
     rank: Count
-    event: dict[str, Any] | None = None
+    event: Event | None = None
     fault: str = ""
     status: int | None = None
 

@@ -7,15 +7,12 @@ started once, when a case first needs its node, and computes all trials there.
 from __future__ import annotations
 
 import errno
-import os
 import resource
 import signal
-import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -33,28 +30,23 @@ from benchmarker.agent.messages import (
     ToRank,
     TrialEnded,
 )
+from benchmarker.agent.node import ANSWER_S, END_S, LostNodeError, Node, OnEvent, end_trial, wait
 from benchmarker.api.case import Case
 from benchmarker.api.errors import UserError
 from benchmarker.api.launcher import Allocation, Launcher
 from benchmarker.formatting import one_line
 from benchmarker.hooks import launchers
-from benchmarker.power import samplers
 from benchmarker.power.sampler import MeterProbe
-from benchmarker.power.samplers import Readings, Sampled
+from benchmarker.power.samplers import Readings
 from benchmarker.records.job import Installed, differences
 from benchmarker.records.record import Machine
-from benchmarker.worker.launch import LINE_BYTES, Event
-from benchmarker.worker.pipes import Child, Lines, listen
-from benchmarker.worker.protocol import Command, InvalidLineError, Task
+from benchmarker.worker.launch import LINE_BYTES
+from benchmarker.worker.pipes import Child, Lines, end_children, start_child
+from benchmarker.worker.protocol import Command, Event, InvalidLineError, Task
 
 PROGRAM = (sys.executable, "-P", "-m", "benchmarker.agent")
-ANSWER_S = 120.0
-"""Time in which an agent must answer first; Python may come from a file system that many nodes read at once."""
 AGAIN_S = 20.0
 """Time in which an agent that has answered before must answer again, or it is lost."""
-END_S = 10.0
-"""Time in which an agent must have ended all its ranks."""
-_KILL_S = 3.0
 _FILES = 4
 """Files that an agent takes here: three pipes, and the one that tells when it has ended."""
 _OTHER_FILES = 512
@@ -64,68 +56,41 @@ _DECODER = msgspec.json.Decoder(FromAgent)
 """Made once: it takes four times as long as a message."""
 
 
-@dataclass(frozen=True)
-class Nodes:
-    """The nodes of a process group, by the names of their launcher, and the agents of the run.
-
-    `probes` says what the meters of each node can read, once it was asked; those that read nothing are not asked again.
-    """
-
-    names: tuple[str, ...]
-    agents: Agents
-    probes: dict[str, dict[str, MeterProbe]] = field(default_factory=dict)
-
-    @property
-    def peer_address(self) -> str:
-        """The address of a node that is not the first."""
-        return self.agents.launcher.address(self.names[-1])
-
-
-class LostNodeError(Exception):
-    """A node was lost."""
-
-    def __init__(self, node: str, why: str) -> None:
-        super().__init__(why)
-        self.node = node
-
-
 class RemoteRank:
     """A rank behind an agent: `fault` says what it sent that is not valid, `status` is its exit status, once known."""
 
-    def __init__(self, number: int, agent: Agent, on_event: Callable[[Event], None]) -> None:
+    def __init__(self, number: int, node: RemoteNode, on_event: Callable[[Event], None]) -> None:
         self.number = number
         self.fault = ""
         self.status: int | None = None
         self.on_event = on_event
-        self._agent = agent
+        self._node = node
 
     @property
     def lost(self) -> str:
         """Why nothing is known of it any more; empty if it is heard of, or has ended."""
-        return self._agent.lost if self.status is None else ""
+        return self._node.lost if self.status is None else ""
 
     def send(self, command: Command) -> None:
         """Send it a command."""
-        self._agent.send(ToRank(rank=self.number, command=command))
+        self._node.send(ToRank(rank=self.number, command=command))
 
     def terminate(self) -> None:
         """Send SIGTERM to it."""
-        self._agent.send(ToRank(rank=self.number, terminate=True))
+        self._node.send(ToRank(rank=self.number, terminate=True))
 
 
-class Agent(Child):
-    """The agent of a node: `ranks` are those that it has started, `machine` is its node as it is before a trial.
+class RemoteNode(Child):
+    """A node behind its agent: what is known of it, and its ranks, which seem to be here; see `Node`."""
 
-    `probes` says what the meters of its node can read, if it was asked, and `readings` what they read, at the end. If
-    it is given up, `given_up` says what it did.
-    """
-
-    def __init__(self, node: str, process: subprocess.Popen[bytes]) -> None:
-        super().__init__(process, self._take, self._remember)
-        self.node = node
+    def __init__(self, name: str, launcher: Launcher) -> None:
+        super().__init__(start_child(launcher.command([name], PROGRAM), _remedy), self._take, self._remember)
+        self.name = name
+        self.children = [self]
         self.installed: Installed | None = None
         self.given_up = ""
-        self.is_in_use, self.has_ended_trial = False, True
+        self.is_in_use, self.has_ended = False, True
+        self._launcher = launcher
         self._lines = Lines(2 * LINE_BYTES, self._on_line)
         self._last_output = b""
         self._forget()
@@ -136,6 +101,11 @@ class Agent(Child):
         self.ranks: dict[int, RemoteRank] = {}
         self.probes: dict[str, MeterProbe] | None = None
         self.readings: Readings | None = None
+
+    @property
+    def address(self) -> str:
+        """Where other nodes reach it."""
+        return self._launcher.address(self.name)
 
     @property
     def trouble(self) -> str:
@@ -151,7 +121,7 @@ class Agent(Child):
     @property
     def lost(self) -> str:
         """Why the node is lost; empty if it is not."""
-        return f"node {self.node} was lost: {self.trouble}" if self.trouble else ""
+        return f"node {self.name} was lost: {self.trouble}" if self.trouble else ""
 
     def prepare(self) -> None:
         """Ask how its machine is now, before another trial."""
@@ -163,16 +133,17 @@ class Agent(Child):
         self.has_answered = False
         self.send(Ping())
 
-    def start_sampling(self, case: Case, meters: Sequence[str]) -> None:
-        """Ask for what these meters of its node read, and for the rest that the case wants."""
-        self.is_in_use, self.has_ended_trial = True, False
-        self.send(StartSampling(case, list(meters)))
+    def sample(self, case: Case) -> None:
+        """Ask for what the meters of its node read, and for the rest that the case wants."""
+        self.is_in_use, self.has_ended = True, False
+        self.send(StartSampling(case))
 
-    def begin(self, ranks: Sequence[RemoteRank], tasks: Sequence[Task], logs: Sequence[Path]) -> None:
+    def start(self, tasks: Sequence[Task], logs: Sequence[Path], on_event: OnEvent) -> Sequence[RemoteRank]:
         """Start ranks."""
-        self.is_in_use, self.has_ended_trial = True, False
-        self.ranks = {rank.number: rank for rank in ranks}
+        self.is_in_use, self.has_ended = True, False
+        self.ranks = {task.rank: RemoteRank(task.rank, self, partial(on_event, task.rank)) for task in tasks}
         self.send(StartRanks(list(tasks), [str(log.absolute()) for log in logs]))
+        return list(self.ranks.values())
 
     def end(self) -> None:
         """Have it end its ranks, if it was asked for a trial."""
@@ -211,7 +182,7 @@ class Agent(Child):
             self.machine = message.machine or self.machine
             self.installed = message.installed or self.installed
         elif isinstance(message, TrialEnded):
-            self.has_ended_trial = True
+            self.has_ended = True
         elif isinstance(message, SamplingStarted):
             self.probes = message.probes
         elif self.readings is None:
@@ -231,114 +202,79 @@ class Agents:
         self.launcher = launcher
         self._allocation = allocation
         self._installed = installed
-        self._by_node: dict[str, Agent] = {}
+        self._by_name: dict[str, RemoteNode] = {}
         self._lost: set[str] = set()
 
     @contextmanager
-    def on(self, nodes: Sequence[str]) -> Iterator[list[Agent]]:
-        """The agents of these nodes, for a trial; when the context ends, none of its ranks is left.
+    def on(self, names: Sequence[str]) -> Iterator[list[RemoteNode]]:
+        """The nodes with these names, for a trial; when the context ends, none of its ranks is left.
 
         Raises LostNodeError if nothing can be started on a node that is lost, and `UserError` if the launcher refuses
         it on another one, or if the software of a node is not that of this one.
         """
-        agents = self._prepared(nodes)
+        nodes = self._prepared(names)
         try:
-            yield agents
+            yield nodes
         except BaseException:  # an interrupt must not wait
             self.close()
             raise
-        for agent in agents:
-            agent.end()
-        _wait(agents, END_S, lambda agent: agent.has_ended_trial)
-        self._drop_lost(agents)
+        end_trial(nodes)
+        self._drop_lost(nodes)
 
-    def _prepared(self, nodes: Sequence[str]) -> list[Agent]:
-        """Return the agents of these nodes, started if need be, which have sent how their machines are now."""
-        known = [self._by_node[node] for node in nodes if node in self._by_node]
-        for agent in known:
-            agent.prepare()
-        _wait(known, AGAIN_S, lambda agent: agent.machine is not None)
+    def _prepared(self, names: Sequence[str]) -> list[RemoteNode]:
+        """Return the nodes, whose agents are started if need be, and have sent how their machines are now."""
+        known = [self._by_name[name] for name in names if name in self._by_name]
+        for node in known:
+            node.prepare()
+        wait(known, AGAIN_S, _is_described)
         self._drop_lost(known)
-        allow_files(_FILES * len({*self._by_node, *nodes}))
-        new = [node for node in nodes if node not in self._by_node]
-        for node in new:
-            with guard.uninterrupted():
-                self._by_node[node] = Agent(node, _process(self.launcher.command([node], PROGRAM)))
-        agents = [self._by_node[node] for node in nodes]
-        _wait(agents, ANSWER_S, lambda agent: agent.machine is not None)
-        for agent in agents:
-            if agent.lost:
-                raise self._refusal(agent)
-            if changed := differences(self._installed, agent.installed) if agent.installed else "":
+        allow_files(_FILES * len({*self._by_name, *names}))
+        for name in names:
+            if name not in self._by_name:
+                with guard.uninterrupted():
+                    self._by_name[name] = RemoteNode(name, self.launcher)
+        nodes = [self._by_name[name] for name in names]
+        wait(nodes, ANSWER_S, _is_described)
+        for node in nodes:
+            if node.lost:
+                raise self._refusal(node)
+            if changed := differences(self._installed, node.installed) if node.installed else "":
                 raise UserError(
-                    f"the software of node {agent.node} is not that of {nodes[0]}: {changed}; install the same on both"
+                    f"the software of node {node.name} is not that of {names[0]}: {changed}; install the same on both"
                 )
-        return agents
+        return nodes
 
-    def _refusal(self, agent: Agent) -> Exception:
+    def _refusal(self, node: RemoteNode) -> Exception:
         """Return why an agent was not started: its node is lost, or else the launcher does not start it."""
-        if agent.node in self._lost or agent.node in self.down():
-            return LostNodeError(agent.node, agent.lost)
+        if node.name in self._lost or node.name in self.down():
+            return LostNodeError(node.name, node.lost)
         return UserError(
-            f"nothing can be started on node {agent.node}: {agent.trouble}; fix this, then continue with --resume"
+            f"nothing can be started on node {node.name}: {node.trouble}; fix this, then continue with --resume"
         )
 
     def down(self) -> Sequence[str]:
         """Return the nodes that the launcher knows to be lost."""
         return launchers.lost_nodes(self._allocation)
 
-    def _drop_lost(self, agents: Sequence[Agent]) -> None:
-        lost = [agent for agent in agents if agent.lost]
-        for agent in lost:
-            del self._by_node[agent.node]
-            self._lost.add(agent.node)
+    def _drop_lost(self, nodes: Sequence[RemoteNode]) -> None:
+        lost = [node for node in nodes if node.lost]
+        for node in lost:
+            del self._by_name[node.name]
+            self._lost.add(node.name)
         _end(lost)
 
     def close(self) -> None:
         """End all agents, and with them their ranks."""
-        agents, self._by_node = list(self._by_node.values()), {}
-        _end(agents)
+        nodes, self._by_name = list(self._by_name.values()), {}
+        _end(nodes)
 
 
-def start_sampling(agents: Sequence[Agent], nodes: Nodes, case: Case) -> None:
-    """Have all agents find what the meters of their nodes read, and rest if the case wants that; wait for them."""
-    for agent in agents:
-        known = nodes.probes.get(agent.node, {})
-        names = samplers.meters(case.measuring.power)
-        agent.start_sampling(case, [name for name in names if name not in known or known[name].channels])
-    rest_s = case.measuring.power_idle_s if case.measuring.wants_power else 0.0
-    _wait(agents, ANSWER_S + rest_s, lambda agent: agent.probes is not None)
-    for agent in agents:
-        if agent.probes is not None:
-            nodes.probes.setdefault(agent.node, agent.probes)
+def _remedy(error: OSError) -> str:
+    return "use fewer nodes, or allow more files with ulimit -n" if error.errno == errno.EMFILE else "use --nodes=1"
 
 
-def readings_of(agents: Sequence[Agent], nodes: Nodes) -> dict[str, Readings]:
-    """Return what the meters of each node read, by its name, as far as it arrived, with those that read nothing."""
-    by_node = {}
-    for agent in agents:
-        if agent.readings:
-            sampled = {meter.meter for meter in agent.readings.sampled}
-            silent = [
-                Sampled(name, (), probe.unavailable, [])
-                for name, probe in nodes.probes[agent.node].items()
-                if name not in sampled
-            ]
-            by_node[agent.node] = replace(agent.readings, sampled=[*agent.readings.sampled, *silent])
-    return by_node
-
-
-def give_up_silent(agents: Sequence[Agent], seconds: float, has_answered: Callable[[Agent], bool]) -> None:
-    """Give up the agents that have not answered within this time."""
-    for agent in agents:
-        if not has_answered(agent) and not agent.trouble:
-            agent.given_up = f"did not answer within {seconds:g} s"
-
-
-def _wait(agents: Sequence[Agent], seconds: float, has_answered: Callable[[Agent], bool]) -> None:
-    """Wait until all agents have answered, or are lost, as those are that have not in time."""
-    listen(agents, time.monotonic() + seconds, lambda: all(has_answered(agent) or agent.trouble for agent in agents))
-    give_up_silent(agents, seconds, has_answered)
+def _is_described(node: Node) -> bool:
+    return node.machine is not None
 
 
 def allow_files(number: int) -> None:
@@ -350,41 +286,11 @@ def allow_files(number: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
-def _process(command: Sequence[str]) -> subprocess.Popen[bytes]:
-    """Start a command in a session of its own, so that it ends in order when the terminal is interrupted."""
-    try:
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            bufsize=0,
-            env=os.environ,
-            start_new_session=True,
-        )
-    except OSError as error:
-        few = "use fewer nodes, or allow more files with ulimit -n" if error.errno == errno.EMFILE else "use --nodes=1"
-        raise UserError(f"{command[0]} cannot be started: {error.strerror}; {few}") from error
-
-
-def _end(agents: Sequence[Agent]) -> None:
+def _end(nodes: Sequence[RemoteNode]) -> None:
     """Hang up on agents, whereupon they end their ranks, and end those that do not, or were given up."""
-    for agent in agents:
-        agent.ignore_ranks()
-        agent.hang_up()
-    try:
-        listen([agent for agent in agents if not agent.trouble], time.monotonic() + END_S, lambda: False)
-    finally:
-        for send in (subprocess.Popen.terminate, subprocess.Popen.kill):
-            left = [agent for agent in agents if agent.process.poll() is None]
-            for agent in left:
-                send(agent.process)
-            if left:
-                listen(left, time.monotonic() + _KILL_S, lambda: False)
-        for agent in agents:
-            for pipe in (agent.process.stdout, agent.process.stderr):
-                assert pipe is not None
-                pipe.close()
+    for node in nodes:
+        node.ignore_ranks()
+    end_children(nodes, END_S, lambda node: not node.trouble)
 
 
 def _ignore(event: Event) -> None:

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from benchmarker import guard
-from benchmarker.agent.remote import ANSWER_S, allow_files
-from benchmarker.api.errors import UserError
+from benchmarker.agent.node import ANSWER_S
+from benchmarker.agent.remote import allow_files
 from benchmarker.fleet import folder
 from benchmarker.fleet.results import grouped, name_of_link
 from benchmarker.formatting import count
-from benchmarker.worker.pipes import Child, Lines, listen
+from benchmarker.worker.pipes import Child, Lines, end_children, listen, start_child
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -112,36 +112,11 @@ def _started(path: Path, number: int, links: Sequence[Link], log: BinaryIO) -> I
     try:
         for link in links:
             with guard.uninterrupted():
-                processes[link] = _Process(link, _popen([*PROGRAM, str(path.absolute()), str(number), *link]), log)
+                command = [*PROGRAM, str(path.absolute()), str(number), *link]
+                processes[link] = _Process(link, start_child(command, lambda _: "use fewer nodes"), log)
         yield processes
     finally:
-        _end(list(processes.values()))
-
-
-def _popen(command: Sequence[str]) -> subprocess.Popen[bytes]:
-    """Start a command in a session of its own, so that it ends in order when the terminal is interrupted."""
-    pipe = subprocess.PIPE
-    try:
-        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0, start_new_session=True)
-    except OSError as error:
-        raise UserError(f"a process of a link cannot be started: {error.strerror}; use fewer nodes") from error
-
-
-def _end(processes: Sequence[_Process]) -> None:
-    """Close the input of all processes, at which they end, and wait; what does not end is killed."""
-    for process in processes:
-        process.hang_up()
-    try:
-        listen(processes, time.monotonic() + GRACE_S, lambda: False)
-    finally:
-        left = [process for process in processes if process.process.poll() is None]
-        for process in left:
-            process.process.kill()
-        listen(left, time.monotonic() + GRACE_S, lambda: False)
-        for process in processes:
-            for pipe in (process.process.stdout, process.process.stderr):
-                assert pipe is not None
-                pipe.close()
+        end_children(list(processes.values()), GRACE_S)
 
 
 def _troubles(path: Path, spec: FleetSpec, number: int) -> dict[str, str]:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from benchmarker.api.case import Case
     from benchmarker.records.record import Record
-    from benchmarker.worker.launch import Event
+    from benchmarker.worker.protocol import Event
 
 
 def status_of(measure: Callable[[], None]) -> int:

@@ -16,11 +16,10 @@ from benchmarker.fleet.results import grouped
 from benchmarker.formatting import count
 from benchmarker.hooks import launchers
 from benchmarker.running.site import read_site
+from benchmarker.worker.pipes import start_child
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
-    from typing import BinaryIO
 
     from benchmarker.fleet.folder import FleetSpec, NodeState
 
@@ -56,19 +55,9 @@ def run_stage(path: Path, spec: FleetSpec, number: int, trial_s: float, progress
     command = launcher.command(stage.nodes, program)
     with (path / folder.LOG).open("ab") as log, ExitStack() as stack:
         with guard.uninterrupted():
-            process = _process(command, log)
+            process = start_child(command, lambda _: "check that it is installed here", log, subprocess.STDOUT)
             stack.callback(_end, process)
         _watch(_Watched(path, spec, number, progress), process, trial_s + SILENT_S)
-
-
-def _process(command: Sequence[str], log: BinaryIO) -> subprocess.Popen[bytes]:
-    """Start a command in a session of its own, so that it ends in order when the terminal is interrupted."""
-    try:
-        return subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
-        )
-    except OSError as error:
-        raise UserError(f"cannot start {command[0]}: {error.strerror}") from error
 
 
 class _Watched:

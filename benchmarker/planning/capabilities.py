@@ -33,8 +33,8 @@ from benchmarker.hooks import registry
 from benchmarker.machine import gpus
 from benchmarker.planning.cases import Ability
 from benchmarker.version import __version__
-from benchmarker.worker.launch import Environment, Event, ending_text, run_worker
-from benchmarker.worker.protocol import Task
+from benchmarker.worker.launch import Environment, ending_text, run_worker
+from benchmarker.worker.protocol import Described, Event, Refused, Task
 
 TIMEOUT_S = 120.0
 VARIABLE = "BENCHMARKER_CACHE"
@@ -69,11 +69,11 @@ def _ask(problem: str, framework: str, environment: Environment) -> Ability | Us
         log = folder / "log"
         ending = run_worker(task, environment, TIMEOUT_S, log, events.append)
         for event in events:
-            if "refused" in event:
-                return UserError(event["refused"])
-            if "info" in event:
-                info = msgspec.convert(event["info"], FrameworkInfo)
-                ability = Ability(info, msgspec.convert(event["support"], Support))
+            if isinstance(event, Refused):
+                return UserError(event.message)
+            if isinstance(event, Described):
+                assert event.support is not None
+                ability = Ability(event.info, event.support)
                 _keep(problem, framework, environment, ability)
                 return ability
         return UserError(f"{framework} does not start: {ending_text(ending, log)}")

@@ -24,6 +24,11 @@ NOT_REACHED = null_because("the trial ended before it was known")
 SHARED = null_because("two cases shared the process, so the use of each cannot be separated")
 
 
+FailureKind = Literal[
+    "out_of_memory", "exception", "killed", "timeout", "check", "skipped", "partner", "preempted", "node"
+]
+
+
 class Failure(Struct, frozen=True, forbid_unknown_fields=True):
     """Why a trial failed. It keeps everything that it measured before, including timed blocks."""
 
@@ -32,7 +37,7 @@ class Failure(Struct, frozen=True, forbid_unknown_fields=True):
     #: or not finite; `skipped`: the trial was not started, because memory had run out at the same or a smaller size;
     #: `partner`: the other case of the duet failed; `preempted`: the launcher took the allocation away; `node`: a node
     #: of several was lost (the last two are repeated when the run goes on)
-    kind: Literal["out_of_memory", "exception", "killed", "timeout", "check", "skipped", "partner", "preempted", "node"]
+    kind: FailureKind
     message: str  #: one line
     stage: str  #: stage of the failure, as in `harness.stages_s`; `start` before the first stage
     #: exit status of the process; a negative value is the signal that ended it

@@ -27,8 +27,8 @@ from benchmarker.records.store import RunFolder
 from benchmarker.running.context import Listener
 from benchmarker.running.record_builder import Process, RecordBuilder
 from benchmarker.running.run import execute
-from benchmarker.worker.launch import Event, ending_text, run_worker
-from benchmarker.worker.protocol import Task
+from benchmarker.worker.launch import ending_text, run_worker
+from benchmarker.worker.protocol import Event, Task
 
 SURVEY_S = 55.0
 """Seconds, for each precision, after which no further size is begun."""
@@ -127,7 +127,7 @@ def _survey_one(
     begun = {0}
 
     def on_event(event: Event) -> None:
-        number = event.get("of", 0)
+        number = event.of or 0
         if number not in begun:
             begun.add(number)
             begin(number)

@@ -6,14 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import msgspec
-
 from benchmarker.api.case import Case, Mode
 from benchmarker.api.precision import PRECISIONS
 from benchmarker.files.locks import scratch
 from benchmarker.records.record import Check
-from benchmarker.worker.launch import Environment, Event, ending_text, run_worker
-from benchmarker.worker.protocol import Task
+from benchmarker.worker.launch import Environment, ending_text, run_worker
+from benchmarker.worker.protocol import Checked, Event, Losses, Refused, Task
 
 TIMEOUT_S = 600.0
 FALL = 0.75
@@ -64,14 +62,14 @@ def check_modes(
     with scratch() as folder:
         log = folder / "log"
         ending = run_worker(task, environment, TIMEOUT_S, log, events.append)
-        trouble = next((event["refused"] for event in events if "refused" in event), ending_text(ending, log))
+        trouble = next((event.message for event in events if isinstance(event, Refused)), ending_text(ending, log))
     checks: dict[str, Check] = {}
     for event in events:
-        if "check" in event:
-            checks[event["mode"]] = msgspec.convert(event["check"], Check)
-        if "losses" in event:
+        if isinstance(event, Checked) and event.mode:
+            checks[event.mode] = event.check
+        if isinstance(event, Losses):
             # JSON has no NaN and no infinity: both arrive as null. As infinity, the loss neither falls nor agrees.
-            losses[case.framework] = [math.inf if loss is None else loss for loss in event["losses"]]
+            losses[case.framework] = [math.inf if loss is None else loss for loss in event.losses]
     return [
         Finding(case.framework, mode, checks[mode], checks[mode].ok)
         if mode in checks

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from benchmarker.agent.remote import Agents, Nodes
+from benchmarker.agent.node import LocalNode, Node
+from benchmarker.agent.remote import Agents
 from benchmarker.api.case import Case, Measuring
 from benchmarker.api.launcher import Allocation
-from benchmarker.hooks.launchers import load_launcher
-from benchmarker.machine import gpus
+from benchmarker.hooks import launchers
 from benchmarker.machine.description import installed
 from benchmarker.power import samplers
 from benchmarker.power.sampler import MeterProbe
 from benchmarker.records.record import Record
 from benchmarker.records.store import RunFolder
-from benchmarker.worker.launch import Environment, Event
+from benchmarker.worker.launch import Environment
+from benchmarker.worker.protocol import Event
 
 
 class Listener(Protocol):
@@ -47,47 +48,35 @@ class Context:
 
     def environment(self, case: Case) -> Environment:
         """The environment variables that show a worker only the GPUs of a case; several nodes find their own."""
-        if case.nodes > 1:
-            return {}
-        shown = (case.gpu, case.devices)
-        if shown not in self._environments:
-            self._environments[shown] = gpus.environment(case.gpu, os.environ, case.devices)
-        return self._environments[shown]
+        return self._here.environment(case) if case.nodes == 1 else {}
 
-    def nodes(self, case: Case) -> Nodes | None:
-        """The nodes of the allocation that compute a case, the first of which is this one; None if it has one."""
+    def nodes(self, case: Case) -> AbstractContextManager[Sequence[Node]]:
+        """The nodes that compute a case, for a trial: this machine, or the first ones of the allocation."""
         if case.nodes == 1:
-            return None
+            return self._this_machine()
         assert self.allocation is not None
-        names = tuple(self.allocation.nodes[: case.nodes])
-        key = (case.measuring.power, case.device, case.devices // case.nodes)
-        return Nodes(names, self._agents, self._probes_on_nodes.setdefault(key, {}))
+        return self._agents.on(self.allocation.nodes[: case.nodes])
+
+    @contextmanager
+    def _this_machine(self) -> Iterator[Sequence[Node]]:
+        with self._here.trial():
+            yield [self._here]
+
+    def down(self) -> Sequence[str]:
+        """Return the nodes that the launcher knows to be lost."""
+        return launchers.lost_nodes(self.allocation) if self.allocation else ()
 
     def close(self) -> None:
         """End the agents on nodes."""
         if "_agents" in vars(self):
             self._agents.close()
 
-    def meters(self, cases: Sequence[Case]) -> Mapping[str, MeterProbe]:
-        """What the meters can read here, for the cases of one process; nothing for two cases.
+    def report_meters(self, nodes: Sequence[Node], measuring: Measuring) -> None:
+        """Say to the listener what is read on the nodes, once for the run, and by node if they differ.
 
-        Nothing on several nodes either, whose agents find it. If power was requested, the listener is told which meters
-        are read, and why a named one is not.
+        If power was requested, that is which meters are read; and why one that was named is not.
         """
-        if len(cases) > 1 or cases[0].nodes > 1:
-            return {}
-        measuring = cases[0].measuring
-        key = (measuring.power, cases[0].device, cases[0].gpu, cases[0].devices, measuring.wants_power)
-        if key not in self._meters:
-            probes = samplers.probe(samplers.meters(measuring.power), cases[0].device, self.environment(cases[0]))
-            for text in _messages(probes, measuring.power, measuring.wants_power):
-                self.listener.say(text)
-            self._meters[key] = probes
-        return self._meters[key]
-
-    def report_meters(self, nodes: Mapping[str, Mapping[str, MeterProbe]], measuring: Measuring) -> None:
-        """Say to the listener what is read on each of several nodes, once for the run, and by node if they differ."""
-        by_node = {node: _messages(probes, measuring.power, measuring.wants_power) for node, probes in nodes.items()}
+        by_node = {node.name: _messages(node.probes or {}, measuring.power, measuring.wants_power) for node in nodes}
         (first, *others) = by_node.values()
         texts = [f"node {node}: {text}" for node, texts in by_node.items() for text in texts]
         for text in first if all(other == first for other in others) else texts:
@@ -96,25 +85,17 @@ class Context:
                 self.listener.say(text)
 
     @cached_property
-    def _agents(self) -> Agents:
-        assert self.allocation is not None
-        return Agents(load_launcher(self.allocation.launcher), self.allocation, installed())
+    def _here(self) -> LocalNode:
+        return LocalNode()
 
     @cached_property
-    def _probes_on_nodes(self) -> dict[tuple[object, ...], dict[str, dict[str, MeterProbe]]]:
-        return {}
+    def _agents(self) -> Agents:
+        assert self.allocation is not None
+        return Agents(launchers.load_launcher(self.allocation.launcher), self.allocation, installed())
 
     @cached_property
     def _said(self) -> set[str]:
         return set()
-
-    @cached_property
-    def _environments(self) -> dict[tuple[int | None, int], Environment]:
-        return {}
-
-    @cached_property
-    def _meters(self) -> dict[tuple[object, ...], Mapping[str, MeterProbe]]:
-        return {}
 
 
 def _messages(probes: Mapping[str, MeterProbe], power: str, wanted: bool) -> list[str]:

@@ -15,14 +15,23 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from benchmarker.agent.supervisor import run_workers
+from benchmarker.agent.supervisor import run_group
 from benchmarker.api.errors import UserError
 from benchmarker.files import atomic
 from benchmarker.hooks import parameters, registry
 from benchmarker.records import store
 from benchmarker.records.record import Harness, Record
-from benchmarker.worker.launch import Event, ending_text
-from benchmarker.worker.protocol import Task, folder_of
+from benchmarker.worker.launch import ending_text
+from benchmarker.worker.protocol import (
+    Done,
+    Event,
+    Failed,
+    RecordPart,
+    StageBegan,
+    StepsDone,
+    Task,
+    folder_of,
+)
 
 if TYPE_CHECKING:
     from benchmarker.running.context import Context
@@ -64,7 +73,7 @@ def _profiled(context: Context, record: Record) -> Record:
     with tempfile.TemporaryDirectory(dir=context.folder.work) as name:
         variables = _take(context, record, Path(name))
         files = [_file(folder_of(Path(name), rank)) for rank in range(case.ranks)]
-        context.listener.on_event({"stage": "reading the profile"})
+        context.listener.on_event(StageBegan("reading the profile"))
         expected = Expected(
             scopes=problem.scopes(params, case.mode),
             separable=case.measuring.separable,
@@ -110,7 +119,7 @@ def _take(context: Context, record: Record, into: Path) -> dict[str, str]:
     events: list[Event] = []
 
     def listen(event: Event) -> None:
-        if "stage" in event or "progress" in event:
+        if isinstance(event, StageBegan | StepsDone):
             context.listener.on_event(event)
         else:
             events.append(event)
@@ -118,17 +127,21 @@ def _take(context: Context, record: Record, into: Path) -> dict[str, str]:
     logs = [context.folder.log_path(f"{rank}.profile") for rank in store.of_ranks(record.trial_id, case.ranks)]
     task = Task(kind="profile", framework=case.framework, cases=(case,), folder=str(into))
     try:
-        ending = run_workers(task, context.environment(case), case.measuring.timeout_s, logs, listen)
+        with context.nodes(case) as nodes:
+            ending = run_group(nodes, task, case.measuring.timeout_s, logs, listen)
         text = ending_text(ending, logs[ending.rank or 0])
     finally:
         for log in logs:
             if log.exists() and log.stat().st_size == 0:
                 log.unlink()
+    variables: dict[str, str] = {}
     for event in events:
-        if "failure" in event:
-            raise UserError(f"{case.framework}: {event['failure']['message']}")
-        if "done" in event:
-            return dict(event["variables"])
+        if isinstance(event, RecordPart):
+            variables |= event.variables or {}
+        if isinstance(event, Failed):
+            raise UserError(f"{case.framework}: {event.failure.message}")
+        if isinstance(event, Done):
+            return variables
     raise UserError(f"the profiled process failed: {text}")
 
 

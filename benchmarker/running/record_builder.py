@@ -16,13 +16,14 @@ from benchmarker.machine import description
 from benchmarker.planning.cases import command_line
 from benchmarker.power import energy
 from benchmarker.power.energy import Accounts, Timed
-from benchmarker.records.record import SCHEMA_VERSION, Design, Record, nulls, reason
+from benchmarker.records.record import SCHEMA_VERSION, Design, Failure, FailureKind, Machine, Record, nulls, reason
 from benchmarker.records.suite import TrialSuite
 from benchmarker.version import __version__
+from benchmarker.worker.protocol import Done, Event, Failed, RecordPart, StageBegan, StageEnded
 
 if TYPE_CHECKING:
     from benchmarker.power.samplers import Readings
-    from benchmarker.worker.launch import Environment, Event
+    from benchmarker.worker.launch import Environment
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,29 +56,33 @@ class RecordBuilder:
         self.case = process.cases[number]
         self.machine = description.describe()
         self.started_at = description.utc_now()
-        self.parts: dict[str, Any] = {}
+        self.machines: list[Machine] = []
+        self.part = RecordPart()
         self.stages: dict[str, float] = {}
         self.stage = "start"
         self.done = False
-        self.failure: dict[str, Any] | None = None
+        self.failure: Failure | None = None
         self.energy_account: Accounts | None = None
         self._energy_lost = ""
 
     def on_event(self, event: Event) -> None:
         """Process an event; with `of`, it is about the case with that number in the process, otherwise about all."""
-        if event.get("of", self.number) == self.number:
-            self.stage = event.get("stage", self.stage)
-            if "took" in event:
-                name, seconds = event["took"]
-                self.stages[name] = seconds
-            self.done = self.done or "done" in event
-            self.parts.update(event.get("part", {}))
-            device = self.parts.get("device")
-            if device and self._uuids:
-                device["uuid"] = self._uuids[0]
-            self.failure = self.failure or event.get("failure")
-        elif "failure" in event and self.failure is None and self.process.designs[self.number].partner:
-            self.fail("partner", f"the other case of the duet failed: {event['failure']['message']}")
+        if event.of not in (None, self.number):
+            if isinstance(event, Failed) and self.failure is None and self.process.designs[self.number].partner:
+                self.fail("partner", f"the other case of the duet failed: {event.failure.message}")
+        elif isinstance(event, StageBegan):
+            self.stage = event.stage
+        elif isinstance(event, StageEnded):
+            self.stages[event.stage] = event.seconds
+        elif isinstance(event, RecordPart):
+            self.part = self.part.with_part(event)
+            if self.part.device and self._uuids:
+                device = msgspec.structs.replace(self.part.device, uuid=self._uuids[0])
+                self.part = msgspec.structs.replace(self.part, device=device)
+        elif isinstance(event, Failed):
+            self.failure = self.failure or event.failure
+        elif isinstance(event, Done):
+            self.done = True
 
     @property
     def _uuids(self) -> tuple[str, ...]:
@@ -85,9 +90,9 @@ class RecordBuilder:
         is_known = self.case.device == "cuda" and "CUDA_VISIBLE_DEVICES" in self.environment
         return tuple(self.environment["CUDA_VISIBLE_DEVICES"].split(",")) if is_known else ()
 
-    def fail(self, kind: str, message: str, rank: int | None = None, node: str | None = None) -> None:
+    def fail(self, kind: FailureKind, message: str, rank: int | None = None, node: str | None = None) -> None:
         """Store a failure that no event reported, and the rank that failed, and its node."""
-        self.failure = {"kind": kind, "message": message, "stage": self.stage, "rank": rank, "node": node}
+        self.failure = Failure(kind, message, self.stage, rank=rank, node=node)
 
     def finish_energy(self, readings: Sequence[Readings | None]) -> None:
         """Add what the meters of each node read, None where it did not arrive; called after the worker has ended."""
@@ -100,20 +105,20 @@ class RecordBuilder:
 
     def _account(self, node: int, readings: Readings | None) -> Accounts:
         """Return the energy parts of a node, whose devices are known by the cards it shows, or of the first by name."""
-        blocks, cost, device = (self.parts.get(name) for name in ("blocks", "cost", "device"))
+        blocks, cost, device = self.part.blocks, self.part.cost, self.part.device
         timed = None
         if blocks and cost and device:
             if readings is None:
                 return Accounts(None, [], [], {"energy": "the readings of its meters did not arrive"})
-            steps = len(blocks["duration_ns"]) * blocks["steps_per_block"]
-            uuid, *others = (readings.cards or self._uuids) or (device["uuid"] if node == 0 else None,)
+            steps = len(blocks.duration_ns) * blocks.steps_per_block
+            uuid, *others = (readings.cards or self._uuids) or (device.uuid if node == 0 else None,)
             timed = Timed(
-                platform=device["platform"],
+                platform=device.platform,
                 uuid=uuid,
-                pci=device["pci"] if node == 0 else None,
+                pci=device.pci if node == 0 else None,
                 steps=steps,
-                samples=steps * cost["samples"],
-                step_s=median(blocks["duration_ns"]) / blocks["steps_per_block"] / 1e9,
+                samples=steps * cost.samples,
+                step_s=median(blocks.duration_ns) / blocks.steps_per_block / 1e9,
                 devices=self.case.devices // self.case.nodes,
                 others=tuple(filter(None, others)),
             )
@@ -135,13 +140,12 @@ class RecordBuilder:
             return self._record(wall_s, status)
         except msgspec.ValidationError as error:
             self.fail("exception", f"the measurement cannot be stored: {error}")
-            self.parts, self.stages, self._energy_lost = {}, {}, ""
+            self.part, self.stages, self._energy_lost = RecordPart(), {}, ""
         return self._record(wall_s, status)
 
     def _record(self, wall_s: float, status: int | None) -> Record:
         """Make the record; raises msgspec.ValidationError if it would not be read back."""
-        case, parts = self.case, self.parts
-        machines = parts.get("machines", [])
+        case, sent = self.case, self.part.sent()
         fields: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
             "run_id": self.process.run_id,
@@ -152,26 +156,26 @@ class RecordBuilder:
             "case": case,
             "suite": self.process.suites[self.number] if self.process.suites else None,
             "design": msgspec.structs.replace(
-                self.process.designs[self.number], partner_first=parts.get("partner_first", [])
+                self.process.designs[self.number], partner_first=sent.get("partner_first", [])
             ),
             "status": "failed" if self.failure else "ok",
-            "error": {**self.failure, "exit": status} if self.failure else None,
-            "machine": machines[0] if machines else self.machine,
-            "machines": machines,
+            "error": msgspec.structs.replace(self.failure, exit=status) if self.failure else None,
+            "machine": self.machines[0] if self.machines else self.machine,
+            "machines": self.machines,
             "allocation": self.process.allocation,
             "software": {
                 "python": description.python_version(),
                 "benchmarker": __version__,
                 "commit": description.commit(),
-                "libraries": parts.get("libraries", {}),
-                "variables": parts.get("variables", {}),
-                "threads": parts.get("threads"),
+                "libraries": sent.get("libraries", {}),
+                "variables": sent.get("variables", {}),
+                "threads": sent.get("threads"),
             },
             "harness": {"wall_s": wall_s, "stages_s": self.stages},
         }
         for name in _MEASURED:
-            fields[name] = parts.get(name)
-        fields |= {"ranks": parts.get("ranks", []), "trace": None, "scopes": [], "kernels": []}
+            fields[name] = sent.get(name)
+        fields |= {"ranks": sent.get("ranks", []), "trace": None, "scopes": [], "kernels": []}
         account = self.energy_account
         fields["energy"] = account.energy if account else None
         fields["telemetry"] = account.telemetry if account else []
@@ -186,13 +190,13 @@ class RecordBuilder:
             return self.energy_account.reasons[path]
         if self._energy_lost and path == "energy":
             return self._energy_lost
-        if path in self.parts.get("reasons", {}):
-            return str(self.parts["reasons"][path])
+        if self.part.reasons and path in self.part.reasons:
+            return self.part.reasons[path]
         section, field = path.partition(".")[0], path.rpartition(".")[2]
         sent_by_worker = section in (*_MEASURED, "energy") or path == "software.threads"
-        if self.failure and sent_by_worker and not {section, field} & self.parts.keys():
-            skipped = self.failure["kind"] == "skipped"
-            return "it was not started" if skipped else f"the trial failed in stage {self.failure['stage']!r}"
+        if self.failure and sent_by_worker and not {section, field} & self.part.sent().keys():
+            skipped = self.failure.kind == "skipped"
+            return "it was not started" if skipped else f"the trial failed in stage {self.failure.stage!r}"
         return reason(path, self.case)
 
 

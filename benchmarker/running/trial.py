@@ -5,27 +5,25 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from benchmarker.agent.remote import LostNodeError
-from benchmarker.agent.supervisor import run_workers
+from benchmarker.agent.node import LostNodeError, sample_all
+from benchmarker.agent.supervisor import run_group
 from benchmarker.api.case import Case
 from benchmarker.api.errors import TerminatedError
 from benchmarker.api.launcher import Allocation
 from benchmarker.hooks import launchers
 from benchmarker.machine import counters
 from benchmarker.power import samplers
-from benchmarker.power.samplers import Readings, Sampled, Sampling
+from benchmarker.power.samplers import Readings, Sampled
 from benchmarker.records import store
-from benchmarker.records.record import Design, Record
+from benchmarker.records.record import Design, FailureKind, Record
 from benchmarker.records.store import RunFolder
 from benchmarker.running.record_builder import Process, RecordBuilder
-from benchmarker.worker.launch import Ending, Environment, Event, ending_text
-from benchmarker.worker.protocol import Task
+from benchmarker.worker.launch import Ending, Environment, ending_text
+from benchmarker.worker.protocol import Event, StageBegan, StageEnded, Task
 
 if TYPE_CHECKING:
     from benchmarker.running.context import Context
@@ -63,8 +61,8 @@ def run_process(context: Context, process: Process) -> ProcessResult:
     builders = _builders(process, environment)
     start = time.monotonic()
     try:
-        result = _run(context, process, environment, builders)
-        is_lost = any(builder.failure and builder.failure["kind"] == "node" for builder in builders)
+        result = _run(context, process, builders)
+        is_lost = any(builder.failure and builder.failure.kind == "node" for builder in builders)
         if not (is_lost and context.allocation and _is_taken(builders, context.allocation)):
             return result
     except LostNodeError as error:
@@ -99,7 +97,7 @@ def _fail_for_node(builders: Sequence[RecordBuilder], message: str, number: int,
 def _undecided(builders: Sequence[RecordBuilder]) -> list[RecordBuilder]:
     """Return the builders of trials that are not over, or of which only a node is known to be lost."""
     return [
-        builder for builder in builders if not builder.done and (builder.failure or {"kind": "node"})["kind"] == "node"
+        builder for builder in builders if not builder.done and (not builder.failure or builder.failure.kind == "node")
     ]
 
 
@@ -109,34 +107,37 @@ def _lost_node(case: Case, allocation: Allocation) -> int | None:
     return next((number for number, node in enumerate(allocation.nodes[: case.nodes]) if node in lost), None)
 
 
-def _run(
-    context: Context, process: Process, environment: Environment, builders: Sequence[RecordBuilder]
-) -> ProcessResult:
+def _run(context: Context, process: Process, builders: Sequence[RecordBuilder]) -> ProcessResult:
     first, measuring = process.cases[0], process.cases[0].measuring
-    probes = context.meters(process.cases)
     logs, on_event = log_paths(context.folder, process), context.listener.on_event
 
     def dispatch(event: Event) -> None:
-        if "meters" in event:
-            context.report_meters(event["meters"], measuring)
         for builder in builders:
             builder.on_event(event)
         on_event(event)
 
     task = Task(kind="trial", framework=first.framework, cases=process.cases, seed=process.seed)
     start = time.monotonic()
-    reading = [name for name, probe in probes.items() if probe.channels]
-    with Sampling(reading, first.device, measuring.power_hz, environment) as sampling:
-        if reading:
-            on_event({"stage": "rest"})
-            sampling.rest(measuring.power_idle_s if measuring.wants_power else 0.0)
-            builders[0].stages["rest"] = time.monotonic() - start
-        task = msgspec.structs.replace(task, sensors=sampling.links())
+    rest_s = 0.0
+    with context.nodes(first) as nodes:
+        for builder in builders:
+            builder.machines = [node.machine for node in nodes if node.machine]
         kills = counters.oom_kills()
-        ending = run_workers(task, environment, measuring.timeout_s, logs, dispatch, context.nodes(first))
+        try:
+            if len(process.cases) == 1 and samplers.meters(measuring.power):
+                on_event(StageBegan("rest"))
+                sample_all(nodes, first)
+                context.report_meters(nodes, measuring)
+                if any(probe.channels for node in nodes for probe in (node.probes or {}).values()):
+                    rest_s = time.monotonic() - start
+                    dispatch(StageEnded("rest", rest_s))
+            ending = run_group(nodes, task, measuring.timeout_s, logs, dispatch, context.down)
+        except LostNodeError as error:
+            ending = Ending(None, False, time.monotonic() - start, node=error.node, lost=str(error))
         killed_here = ending.exit == -signal.SIGKILL and first.nodes == 1
         out_of_memory = killed_here and (counters.oom_kills() or 0) > (kills or 0)
-        readings = _readings(process, ending) or [Readings(sampling.gather(), sampling.rest_ns)]
+    nothing = None if samplers.meters(measuring.power) else Readings([], (0, 0))
+    readings = [node.readings or nothing for node in nodes]
     for builder in builders:
         if builder.failure is None and (ending.fault or not builder.done):
             if out_of_memory and not (ending.fault or ending.timed_out):
@@ -148,21 +149,9 @@ def _run(
         if log.exists() and log.stat().st_size == 0:
             log.unlink()
     if len(builders) == 1:
-        silent = [Sampled(name, (), probe.unavailable, []) for name, probe in probes.items() if not probe.channels]
-        builders[0].finish_energy([node and replace(node, sampled=[*node.sampled, *silent]) for node in readings])
-    wall_s = builders[0].stages.get("rest", 0.0) + ending.wall_s
+        builders[0].finish_energy(readings)
     sampled = [node.sampled if node else [] for node in readings]
-    return ProcessResult([builder.record(wall_s, ending.exit) for builder in builders], sampled)
-
-
-def _readings(process: Process, ending: Ending) -> list[Readings | None]:
-    """Return what the agents' meters read on each of several nodes, None where it did not arrive; none for one node."""
-    first = process.cases[0]
-    if first.nodes == 1:
-        return []
-    assert process.allocation is not None
-    nothing = None if samplers.meters(first.measuring.power) else Readings([], (0, 0))
-    return [ending.readings.get(node, nothing) for node in process.allocation.nodes[: first.nodes]]
+    return ProcessResult([builder.record(rest_s + ending.wall_s, ending.exit) for builder in builders], sampled)
 
 
 def log_paths(folder: RunFolder, process: Process) -> list[Path]:
@@ -188,7 +177,7 @@ def _builders(process: Process, environment: Environment) -> list[RecordBuilder]
     return [RecordBuilder(process, number, environment) for number in range(len(process.cases))]
 
 
-def _ending_kind(ending: Ending) -> str:
+def _ending_kind(ending: Ending) -> FailureKind:
     if ending.lost:
         return "node"
     if ending.fault:

@@ -19,9 +19,19 @@ from benchmarker.api.errors import UserError
 from benchmarker.files.locks import scratch
 from benchmarker.records.load import RequestOutcome
 from benchmarker.serving.open_loop import RequestError, Usage, drive
-from benchmarker.worker.launch import Environment, Event, Worker, ending_text, started
+from benchmarker.worker.launch import Environment, Worker, ending_text, started
 from benchmarker.worker.pipes import listen
-from benchmarker.worker.protocol import Command, GenerationRequest, Task
+from benchmarker.worker.protocol import (
+    Checked,
+    Command,
+    Done,
+    Event,
+    GenerationRequest,
+    RecordPart,
+    Refused,
+    Task,
+    Tokens,
+)
 
 if TYPE_CHECKING:
     from benchmarker.serving.arrivals import Request
@@ -109,15 +119,15 @@ class EngineServer:
 
     def _on_event(self, event: Event) -> None:
         """Take an event, in the worker's thread."""
-        if "tokens" in event:
-            self._in_loop(self._take, event["tokens"], time.monotonic())  # the clock of event loops
-        elif "part" in event:
-            self.described.update(event["part"])
-        elif "check" in event:
-            self.described["check"] = event["check"]
-        elif "refused" in event and not self._ready.done():
-            self._ready.set_exception(UserError(event["refused"]))
-        elif "done" in event:
+        if isinstance(event, Tokens):
+            self._in_loop(self._take, event.ids, time.monotonic())  # the clock of event loops
+        elif isinstance(event, RecordPart):
+            self.described.update(event.sent())
+        elif isinstance(event, Checked):
+            self.described["check"] = event.check
+        elif isinstance(event, Refused) and not self._ready.done():
+            self._ready.set_exception(UserError(event.message))
+        elif isinstance(event, Done):
             self._ready.set_result(None)
 
     def _in_loop(self, function: Callable[..., None], *args: Any) -> None:

@@ -25,8 +25,19 @@ from benchmarker.hooks import registry
 from benchmarker.worker.bench import BATCHES, Bench
 from benchmarker.worker.correctness import TRAINING_STEPS, check
 from benchmarker.worker.parent import Parent, Stages
-from benchmarker.worker.process_group import Coordinator, RankServer, SingleProcess
-from benchmarker.worker.protocol import Events, Task, folder_of, lines
+from benchmarker.worker.process_group import Group, RankRunner
+from benchmarker.worker.protocol import (
+    Checked,
+    Described,
+    Done,
+    Events,
+    Losses,
+    Refused,
+    StageEnded,
+    Task,
+    folder_of,
+    lines,
+)
 from benchmarker.worker.serve import serve
 from benchmarker.worker.trial import failures_sent, measure, open_case, survey
 
@@ -38,13 +49,13 @@ def main() -> None:
     os.dup2(2, 1)
     received = lines(0)
     task = msgspec.json.decode(next(received, b""), type=Task)
-    events.send(took=["python", started_s - task.spawned_s])
+    events.send(StageEnded("python", started_s - task.spawned_s))
     parent = Parent(received, events)
     signal.signal(signal.SIGTERM, terminate)  # timed out: send what is available, then end
     try:
         _TASKS[task.kind](task, events, parent)
     except UserError as error:
-        events.send(refused=one_line(str(error)))
+        events.send(Refused(one_line(str(error))))
     except TerminatedError:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTERM)
@@ -62,7 +73,7 @@ def _describe(task: Task, events: Events, parent: Parent) -> None:
             if unknown := ({mode} - {*MODES}) | ({*precisions} - {*PRECISIONS}):
                 address = f"workload.{task.problem}.{task.framework}"
                 raise UserError(f"{address} lists {', '.join(sorted(unknown))}, which is neither mode nor precision")
-    events.send(info=info, support=support)
+    events.send(Described(info, support))
 
 
 def _check(task: Task, events: Events, parent: Parent) -> None:
@@ -73,48 +84,44 @@ def _check(task: Task, events: Events, parent: Parent) -> None:
     for mode in task.modes:
         bench.case = msgspec.structs.replace(case, mode=mode)
         data = bench.data(size, TRAINING_STEPS)
-        events.send(mode=mode, check=check(bench.build(size, data), data, bench.problem, size, bench.case))
+        events.send(Checked(check(bench.build(size, data), data, bench.problem, size, bench.case), mode))
         if mode == "training":
             workload = bench.build(size, bench.data(size, BATCHES))
             losses = [float(workload.outputs(workload.step())["loss"]) for _ in range(task.steps)]
-            events.send(losses=losses)
+            events.send(Losses([*losses]))
 
 
 def _profile(task: Task, events: Events, parent: Parent) -> None:
     """Trace some steps, with a synchronisation after each; the warm-up is not in the trace. Any error is sent."""
     (case,) = task.cases
     stages = Stages(events)
-    groups: list[SingleProcess | RankServer] = []
+    groups: list[Group] = []
     with failures_sent(groups, stages):
         folder = folder_of(Path(task.folder), task.rank)
         folder.mkdir()
         with stages("open"):
             groups.append(open_case(task, case, stages, parent, folder))
         (group,) = groups
-        variables = group.bench.describe()["variables"]
-        if isinstance(group, RankServer):
-            group.serve(stages)
-        else:
-            _trace(group, stages)
-        events.send(done=True, variables=variables)
+        events.send(group.bench.describe())
+        group.coordinate(lambda: _trace(group, stages))
+        events.send(Done())
 
 
-def _trace(group: SingleProcess, stages: Stages) -> None:
+def _trace(group: Group, stages: Stages) -> bool:
     """Profile all ranks; each writes its file when the last step has ended."""
     measuring = group.bench.case.measuring
     with stages("build"):
-        group.gather("build")
+        group.gather(RankRunner.build)
     with stages("warm-up"):
         for _ in range(measuring.warmup_steps + 1):
             group.stepper.block(1)
     with stages("profile"):
-        group.gather("begin_profile")
+        group.gather(RankRunner.begin_profile)
         for number in range(measuring.profile_steps):
-            duration_ns = max(group.gather("profiled_step", number))
+            duration_ns = max(group.gather(RankRunner.profiled_step, number))
             stages.report_progress(number + 1, duration_ns / 1e9)
-        group.gather("end_profile")
-    if isinstance(group, Coordinator):
-        group.end()
+        group.gather(RankRunner.end_profile)
+    return True
 
 
 _TASKS: dict[str, Callable[[Task, Events, Parent], None]] = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from benchmarker.hooks import parameters, registry
 from benchmarker.machine.description import usable_cores
 from benchmarker.records.record import DeviceInfo, Types
 from benchmarker.worker.correctness import drawn
+from benchmarker.worker.protocol import RecordPart
 
 BATCHES = 4
 """Distinct input batches that a workload cycles through, so that the data does not stay in a cache."""
@@ -76,30 +76,30 @@ class Bench:
         )
         return workload
 
-    def describe(self) -> dict[str, Any]:
-        """What is known about the device, the types and the software, as parts of the record."""
+    def describe(self) -> RecordPart:
+        """What is known about the device, the types and the software."""
         info: FrameworkInfo = self.hooks.describe_framework()
         device: Device = next(device for device in info.devices if device.platform == self.case.device)
         precision = self.problem.types(self.params, self.case.precision)
-        return {
-            "device": DeviceInfo(
+        return RecordPart(
+            device=DeviceInfo(
                 platform=device.platform,
                 name=device.name,
                 uuid=device.uuid,
                 pci=device.pci,
                 memory_bytes=device.memory_bytes,
             ),
-            "types": Types(
+            types=Types(
                 parameter=precision.parameter,
                 compute=precision.compute,
                 accumulate=precision.accumulate,
                 lowest=precision.lowest,
                 settings=dict(self.framework.settings()),
             ),
-            "libraries": info.libraries,
-            "variables": _variables(info.variables),
-            "threads": self.threads,
-        }
+            libraries=dict(info.libraries),
+            variables=_variables(info.variables),
+            threads=self.threads,
+        )
 
 
 def open_bench(
@@ -133,7 +133,7 @@ def open_bench(
     )
 
 
-def _variables(names: tuple[str, ...]) -> Mapping[str, str]:
+def _variables(names: tuple[str, ...]) -> dict[str, str]:
     """The environment variables that are set; paths in their values are replaced, as they do not belong in a record.
 
     Among them are the loaded modules of Environment Modules or Lmod: `gcc/12.2 cuda/12.8`.

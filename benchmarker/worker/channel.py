@@ -92,6 +92,11 @@ class Channel:
         return value
 
 
+def alone() -> Channel:
+    """Return the channel of a process that computes a case alone: it has no connections."""
+    return Channel(0, 1, LOOPBACK, LOOPBACK, {})
+
+
 def _lost(rank: int) -> LostPeerError:
     return LostPeerError(f"rank {rank} has closed its connection")
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
@@ -18,7 +18,7 @@ from benchmarker import guard
 from benchmarker.api.case import Case
 from benchmarker.machine import gpus
 from benchmarker.worker.pipes import Child, Lines, listen
-from benchmarker.worker.protocol import InvalidLineError, Task, event_of
+from benchmarker.worker.protocol import Event, InvalidLineError, Task, event_of
 
 if TYPE_CHECKING:
     from benchmarker.power.samplers import Readings
@@ -29,7 +29,6 @@ LINE_BYTES = 64 << 20
 """Longest event: a million blocks take a fifth of it."""
 LOG_BYTES = 8 << 20
 """Longest log of a worker's standard error."""
-Event = Mapping[str, Any]
 Environment = Mapping[str, str]
 
 

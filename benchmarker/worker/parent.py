@@ -16,9 +16,25 @@ from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
 from types import CodeType, FrameType
-from typing import Any
 
-from benchmarker.worker.protocol import Address, Command, Events, GenerationRequest, InvalidLineError, message_of
+import msgspec
+
+from benchmarker.records.record import Failure, FailureKind
+from benchmarker.worker.protocol import (
+    Address,
+    Command,
+    Event,
+    Events,
+    Failed,
+    GenerationRequest,
+    InvalidLineError,
+    Listening,
+    Position,
+    StageBegan,
+    StageEnded,
+    StepsDone,
+    message_of,
+)
 
 
 class Parent:
@@ -63,7 +79,7 @@ class Parent:
         if command.stacks:
             frame = _main_frame()
             synchronizes = _is_within(frame, self.synchronize)
-            self._events.send(place=_place(frame), waits=self.waits(), synchronizes=synchronizes)
+            self._events.send(Position(_place(frame), self.waits(), synchronizes))
             faulthandler.dump_traceback()
 
 
@@ -103,27 +119,26 @@ class Stages:
         """Return the context of a stage."""
         self.current = name
         self._last_report_s = 0.0
-        self.events.send(stage=name)
+        self.events.send(StageBegan(name))
         start = time.perf_counter()
         yield
-        self.events.send(took=[name, time.perf_counter() - start])
+        self.events.send(StageEnded(name, time.perf_counter() - start))
 
-    def send(self, **event: Any) -> None:
+    def send(self, event: Event) -> None:
         """Send an event of the case."""
-        self.events.send(of=self.of, **event)
+        self.events.send(msgspec.structs.replace(event, of=self.of))
 
     def report_progress(self, done: int, step_s: float) -> None:
         """Report progress, unless that was done just now."""
         now = time.perf_counter()
         if now - self._last_report_s >= REPORT_EVERY_S:
             self._last_report_s = now
-            self.send(progress=[done, step_s])
+            self.send(StepsDone(done, step_s))
 
     def publish(self, host: str, port: int, token: str) -> None:
         """Send the address of this process, rank 0, for the others."""
-        self.events.send(address=Address(host, port, token))
+        self.events.send(Listening(Address(host, port, token)))
 
-    def fail(self, kind: str, message: str, lost_peer: bool = False) -> None:
+    def fail(self, kind: FailureKind, message: str, lost_peer: bool = False) -> None:
         """Report a failure, which may be that another rank was lost."""
-        failure = {"kind": kind, "message": message, "stage": self.current}
-        self.send(failure=failure, **({"lost_peer": True} if lost_peer else {}))
+        self.send(Failed(Failure(kind, message, self.current), lost_peer))

@@ -5,24 +5,26 @@ from __future__ import annotations
 import math
 import os
 import selectors
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import BinaryIO, TypeVar
 
 import msgspec
 from msgspec import Struct
 
+from benchmarker.api.errors import UserError
 from benchmarker.worker.protocol import InvalidLineError
-
-if TYPE_CHECKING:
-    import subprocess
 
 CHUNK_BYTES = 1 << 16
 DRAIN_S = 1.0
 """Longest time for reading what an ended process left in its pipes."""
 POLL_S = 0.1
 """Time between looks at the process where the system cannot tell that it has ended."""
+
+KILL_S = 3.0
+"""Time that a process which has not ended by itself is given after each signal."""
 
 
 class Child:
@@ -60,6 +62,9 @@ class Child:
                 pass
 
 
+_C = TypeVar("_C", bound=Child)
+
+
 def listen(children: Sequence[Child], deadline: float, enough: Callable[[], bool]) -> bool:
     """Pass on what processes write until all have ended (True), or until the deadline or until it is enough (False)."""
     watched: dict[Child, list[int]] = {}
@@ -90,6 +95,43 @@ def listen(children: Sequence[Child], deadline: float, enough: Callable[[], bool
             if watched and left <= 0:
                 return False
     return True
+
+
+def start_child(
+    command: Sequence[str],
+    remedy: Callable[[OSError], str],
+    stdout: int | BinaryIO = subprocess.PIPE,
+    stderr: int | BinaryIO = subprocess.PIPE,
+) -> subprocess.Popen[bytes]:
+    """Start a command in a session of its own, so that it ends in order when the terminal is interrupted.
+
+    Raises `UserError`, which ends with the remedy, if it cannot be started.
+    """
+    try:
+        return subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=stdout, stderr=stderr, bufsize=0, start_new_session=True
+        )
+    except OSError as error:
+        raise UserError(f"{command[0]} cannot be started: {error.strerror}; {remedy(error)}") from error
+
+
+def end_children(children: Sequence[_C], grace_s: float, is_heard: Callable[[_C], bool] = lambda _: True) -> None:
+    """Hang up on processes, at which they end, and wait; those that do not, or are not heard any more, are killed."""
+    for child in children:
+        child.hang_up()
+    try:
+        listen([child for child in children if is_heard(child)], time.monotonic() + grace_s, lambda: False)
+    finally:
+        for send in (subprocess.Popen.terminate, subprocess.Popen.kill):
+            left = [child for child in children if child.process.poll() is None]
+            for child in left:
+                send(child.process)
+            if left:
+                listen(left, time.monotonic() + KILL_S, lambda: False)
+        for child in children:
+            for pipe in (child.process.stdout, child.process.stderr):
+                assert pipe is not None
+                pipe.close()
 
 
 class Lines:

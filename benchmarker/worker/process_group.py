@@ -1,9 +1,9 @@
 """The processes that compute one case together, its process group: each is a rank, and rank 0 coordinates them.
 
-Rank 0 measures as a single process does, but whatever it does with the case, all ranks do: it sends the name of a
-method of `RankRunner`, calls it too, and gathers the results. So rank 0 alone decides how many steps a block has and
-when it is enough, and says so between the blocks, outside the timed part. By clocks of their own, ranks would take
-unlike numbers of steps and wait for each other without end.
+Whatever rank 0 does with the case, all ranks do: it sends the name of a method of `RankRunner`, calls it too, and
+gathers the results. So rank 0 alone decides how many steps a block has and when it is enough, and says so between the
+blocks, outside the timed part. By clocks of their own, ranks would take unlike numbers of steps and wait for each other
+without end. A process that computes a case alone is rank 0 of a group that has no others.
 
     rank 0   |- block 40 -|==== own 40 steps ====|-- gather ---|     the block takes as long as
     rank 1           |========= own 40 steps ========|               the slowest of its ranks
@@ -16,13 +16,14 @@ from __future__ import annotations
 import resource
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from functools import cache
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, Concatenate, ParamSpec, TypeVar, get_type_hints
 
 import msgspec
+from msgspec import Struct
 
 from benchmarker.api.framework import StepMarker
 from benchmarker.api.problem import Workload
@@ -37,8 +38,17 @@ from benchmarker.worker.channel import Channel
 from benchmarker.worker.correctness import TRAINING_STEPS, Compared, compare, compare_gradients
 from benchmarker.worker.parent import Stages
 
-_END = ""
-"""Sent instead of the name of a method: the trial is over."""
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class _Call(Struct, frozen=True, array_like=True):
+    """What rank 0 sends to the others in a stage: the name of a method of `RankRunner`; empty, the trial is over."""
+
+    stage: str
+    method: str = ""
+    args: Sequence[Any] = ()
+    kwargs: Mapping[str, Any] = {}
 
 
 class RankRunner:
@@ -168,52 +178,58 @@ class RankRunner:
         return f"wrong result at full size: {trouble}" if trouble else ""
 
 
-class SingleProcess:
-    """A case that this process computes alone."""
+class Group:
+    """The process group of a case, as one of its ranks sees it; a process that computes a case alone is a group of one.
 
-    def __init__(self, bench: Bench, samplers: SamplerClient) -> None:
-        self.bench = bench
-        self.runner = RankRunner(bench, samplers)
-
-    def gather(self, name: str, *arguments: Any) -> list[Any]:
-        """Call a method of `RankRunner` in every rank; returns the results by rank."""
-        return [getattr(self.runner, name)(*arguments)]
-
-    @property
-    def stepper(self) -> timing.Steps:
-        """The step of all ranks."""
-        return self.runner.stepper
-
-
-class Coordinator(SingleProcess):
-    """A case that this process, rank 0, computes together with others; `blocks_ns` has their durations of each block.
-
-    It sends them the current stage, which their failures name.
+    `size` is the number of its ranks, and `blocks_ns` has their durations of each block, if they are several. Rank 0
+    sends the current stage with whatever it calls, so that the failures of the others name it.
     """
 
     def __init__(self, bench: Bench, channel: Channel, stages: Stages, samplers: SamplerClient) -> None:
-        super().__init__(bench, samplers)
+        self.bench = bench
+        self.runner = RankRunner(bench, samplers, channel.rank)
+        self.size = channel.ranks
+        self.blocks_ns: list[list[int]] = []
         self._channel = channel
         self._stages = stages
-        self.blocks_ns: list[list[int]] = []
 
-    def gather(self, name: str, *arguments: Any) -> list[Any]:
-        """Call a method of `RankRunner` in every rank; returns the results by rank. Raises LostPeerError."""
-        self._channel.send([self._stages.current, name, arguments])
-        own = getattr(self.runner, name)(*arguments)
-        others = [self._channel.receive(rank) for rank in range(1, self._channel.ranks)]
-        return [own, *(msgspec.convert(other, _result(name)) for other in others)]
+    def coordinate(self, measure: Callable[[], bool]) -> bool:
+        """Measure at rank 0 and return what that returns; at another rank, run what rank 0 calls until it has done so.
 
-    def end(self) -> None:
-        """End the trial in the other ranks, and outlive them: a library may abort a process that loses rank 0."""
-        self._channel.send([self._stages.current, _END, ()])
+        Rank 0 outlives the others: a library may abort a process that loses it. Raises LostPeerError.
+        """
+        if self._channel.rank:
+            return self._serve()
+        measured = measure()
+        self._channel.send(_Call(self._stages.current))
         self._channel.drain()
         self._channel.close()
+        return measured
+
+    def gather(self, method: Callable[Concatenate[RankRunner, P], T], *args: P.args, **kwargs: P.kwargs) -> list[T]:
+        """Call a method of `RankRunner` in every rank, from rank 0; returns the results by rank. Raises LostPeerError.
+
+        Arguments and results are what JSON can hold.
+        """
+        if self.size > 1:
+            self._channel.send(_Call(self._stages.current, method.__name__, args, kwargs))
+        own = method(self.runner, *args, **kwargs)
+        others = [self._channel.receive(rank) for rank in range(1, self.size)]
+        return [own, *(msgspec.convert(other, _result(method)) for other in others)]
+
+    def _serve(self) -> bool:
+        """Run the methods that rank 0 names until it ends the trial."""
+        while True:
+            call = msgspec.convert(self._channel.receive(0), _Call)
+            self._stages.current = call.stage
+            if not call.method:
+                return True
+            self._channel.send(getattr(self.runner, call.method)(*call.args, **call.kwargs))
 
     @property
     def stepper(self) -> timing.Steps:
         """The step of all ranks."""
-        return _GroupStepper(self)
+        return _GroupStepper(self) if self.size > 1 else self.runner.stepper
 
     def ranks(self, memory: Sequence[Memory | None]) -> list[Rank]:
         """Return what is measured of each rank: its durations of the blocks, and its memory."""
@@ -232,13 +248,13 @@ class Coordinator(SingleProcess):
 class _GroupStepper:
     """A step that all ranks take together; the slowest counts."""
 
-    def __init__(self, coordinator: Coordinator) -> None:
-        self._coordinator = coordinator
+    def __init__(self, group: Group) -> None:
+        self._group = group
 
     def block(self, steps: int) -> int:
         """Run `steps` steps in all ranks; returns the longest of their durations in ns."""
-        durations_ns: list[int] = self._coordinator.gather("block", steps)
-        self._coordinator.blocks_ns.append(durations_ns)
+        durations_ns = self._group.gather(RankRunner.block, steps)
+        self._group.blocks_ns.append(durations_ns)
         return max(durations_ns)
 
     def sync_s(self) -> float:
@@ -246,34 +262,15 @@ class _GroupStepper:
         begin_s = []
         for _ in range(timing.SYNCS):
             start = time.perf_counter()
-            self._coordinator.gather("ping")
+            self._group.gather(RankRunner.ping)
             begin_s.append(time.perf_counter() - start)
-        sync_s: list[float] = self._coordinator.gather("sync_s")
-        return max(*sync_s, min(begin_s))
-
-
-class RankServer:
-    """A case that this process computes together with others: it runs what rank 0 calls."""
-
-    def __init__(self, bench: Bench, channel: Channel, samplers: SamplerClient) -> None:
-        self.bench = bench
-        self._channel = channel
-        self._samplers = samplers
-
-    def serve(self, stages: Stages) -> None:
-        """Run the methods that rank 0 names until it ends the trial; raises LostPeerError."""
-        runner = RankRunner(self.bench, self._samplers, self._channel.rank)
-        while True:
-            stages.current, name, arguments = self._channel.receive(0)
-            if name == _END:
-                return
-            self._channel.send(getattr(runner, name)(*arguments))
+        return max(*self._group.gather(RankRunner.sync_s), min(begin_s))
 
 
 @cache
-def _result(name: str) -> Any:
+def _result(method: Callable[..., Any]) -> Any:
     """Return the type that a method of `RankRunner` returns."""
-    return get_type_hints(getattr(RankRunner, name))["return"]
+    return get_type_hints(method)["return"]
 
 
 def _peak_rss_bytes() -> int:

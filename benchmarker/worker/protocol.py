@@ -96,8 +96,34 @@ class Command(Struct, frozen=True, kw_only=True):
     request: GenerationRequest | None = None
 
 
-class _Part(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Parts of a record that a worker sends; `reasons` are those of its nulls, by path."""
+class _Event(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True, tag=True):
+    """What a worker sends in a line; `of` is the number of the case in the process, None if it is about all of them."""
+
+    of: Count | None = None
+
+
+class StageBegan(_Event, frozen=True):
+    """A stage of the task begins."""
+
+    stage: str
+
+
+class StageEnded(_Event, frozen=True):
+    """A stage has ended, after so many seconds."""
+
+    stage: str
+    seconds: Seconds
+
+
+class StepsDone(_Event, frozen=True):
+    """So many steps, windows, blocks or requests are done in this stage; a step of the last one took `step_s`."""
+
+    done: Count
+    step_s: Seconds
+
+
+class RecordPart(_Event, frozen=True, kw_only=True):
+    """Fields of the record, each as in the record; `reasons` are those of its nulls, by path."""
 
     device: DeviceInfo | UnsetType = UNSET
     types: Types | UnsetType = UNSET
@@ -118,46 +144,103 @@ class _Part(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     interference: Interference | UnsetType = UNSET
     partner_first: list[bool] | UnsetType = UNSET
 
+    def sent(self) -> dict[str, Any]:
+        """Return the fields that are in it."""
+        fields = {name: getattr(self, name) for name in self.__struct_fields__ if name != "of"}
+        return {name: value for name, value in fields.items() if value is not UNSET}
 
-class _Event(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """All that a worker may send in a line; `of` is the number of the case in the process.
+    def with_part(self, later: RecordPart) -> RecordPart:
+        """Return both together; a field that both have is that of the later one."""
+        return msgspec.structs.replace(self, **later.sent())
 
-    A rank may send its `address`, and the `place` where its main thread is, and whether it `waits` for others
-    there or `synchronizes`, that is for its device. Its failure may be that it lost a peer.
-    """
 
-    of: Count | UnsetType = UNSET
-    stage: str | UnsetType = UNSET
-    took: tuple[str, Seconds] | UnsetType = UNSET
-    progress: tuple[Count, Seconds] | UnsetType = UNSET
-    part: _Part | UnsetType = UNSET
-    failure: Failure | UnsetType = UNSET
-    lost_peer: bool | UnsetType = UNSET
-    address: Address | UnsetType = UNSET
-    place: str | UnsetType = UNSET
-    waits: bool | UnsetType = UNSET
-    synchronizes: bool | UnsetType = UNSET
-    done: bool | UnsetType = UNSET
-    refused: str | UnsetType = UNSET
-    info: FrameworkInfo | UnsetType = UNSET
-    support: Support | UnsetType | None = UNSET
-    mode: Mode | UnsetType = UNSET
-    check: Check | UnsetType = UNSET
-    losses: list[float | None] | UnsetType = UNSET
-    tokens: list[Count] | UnsetType = UNSET
-    variables: dict[str, str] | UnsetType = UNSET
+class Failed(_Event, frozen=True):
+    """The trial has failed; what was sent before remains. Of a rank, maybe only because it has lost another."""
+
+    failure: Failure
+    lost_peer: bool = False
+
+
+class Done(_Event, frozen=True):
+    """Everything was sent, and nothing has failed."""
+
+
+class Refused(_Event, frozen=True):
+    """The task cannot be done, because of what the user asked for or what is missing here: one line."""
+
+    message: str
+
+
+class Listening(_Event, frozen=True):
+    """Rank 0 waits for the other ranks at this address."""
+
+    address: Address
+
+
+class Position(_Event, frozen=True):
+    """Where the main thread of a rank is; there it `waits` for others, or `synchronizes`, that is for its device."""
+
+    place: str
+    waits: bool
+    synchronizes: bool
+
+
+class Described(_Event, frozen=True):
+    """What a framework is, and what it supports of the problem if the task has one."""
+
+    info: FrameworkInfo
+    support: Support | None
+
+
+class Checked(_Event, frozen=True):
+    """How a result compares with the reference; of several modes, in this one."""
+
+    check: Check
+    mode: Mode | None = None
+
+
+class Losses(_Event, frozen=True):
+    """The losses of training steps; None is one that is not finite, as JSON has no such number."""
+
+    losses: list[float | None]
+
+
+class Tokens(_Event, frozen=True):
+    """A pass of an engine has given a token to each of these requests."""
+
+    ids: list[Count]
+
+
+Event = (
+    StageBegan
+    | StageEnded
+    | StepsDone
+    | RecordPart
+    | Failed
+    | Done
+    | Refused
+    | Listening
+    | Position
+    | Described
+    | Checked
+    | Losses
+    | Tokens
+)
+"""All that a worker may send."""
+
+
+_DECODER = msgspec.json.Decoder(Event)
 
 
 class InvalidLineError(Exception):
     """A process sent what is not valid."""
 
 
-def event_of(line: bytes) -> dict[str, Any]:
+def event_of(line: bytes) -> Event:
     """Return the event in a line. Raises InvalidLineError, with one line that names the field, if it is not valid."""
     with _decoding(line, "an event"):
-        event: dict[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
-        msgspec.convert(event, _Event)
-    return event
+        event: Event = _DECODER.decode(line)
+        return event
 
 
 def message_of(line: bytes, kind: Any) -> Any:
@@ -191,7 +274,7 @@ class Events:
     def __init__(self, descriptor: int) -> None:
         self._file = os.fdopen(descriptor, "wb")
 
-    def send(self, **event: Any) -> None:
+    def send(self, event: Event) -> None:
         """Send one event."""
         self._file.write(as_json(event) + b"\n")
         self._file.flush()
@@ -204,6 +287,6 @@ class EventsOfCase(Events):
         self._events = events
         self._number = number
 
-    def send(self, **event: Any) -> None:
+    def send(self, event: Event) -> None:
         """Send one event."""
-        self._events.send(**event | {"of": self._number})
+        self._events.send(msgspec.structs.replace(event, of=self._number))

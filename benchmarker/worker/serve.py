@@ -17,7 +17,7 @@ from benchmarker.worker import timing
 from benchmarker.worker.bench import Bench
 from benchmarker.worker.correctness import Outputs, bounds_of
 from benchmarker.worker.parent import Parent, Stages
-from benchmarker.worker.protocol import Events, GenerationRequest, Task
+from benchmarker.worker.protocol import Checked, Done, Events, GenerationRequest, Task, Tokens
 
 SEED = 0
 """Seed of the prompts."""
@@ -31,12 +31,12 @@ def serve(task: Task, events: Events, parent: Parent) -> None:
     stage = Stages(events)
     with stage("open"):
         bench = Bench(case)
-        events.send(part=bench.describe())
+        events.send(bench.describe())
     with stage("check"):
         size = bench.problem.small(bench.params)
         data = bench.data(size, 1)
         result = check(_engine(bench, size, data), bench.problem, size, data, case)
-        events.send(check=result)
+        events.send(Checked(result))
         if not result.ok:
             raise UserError(
                 f"wrong tokens: in the float64 reference, a chosen token is {result.error:.3g} below the largest logit "
@@ -47,7 +47,7 @@ def serve(task: Task, events: Events, parent: Parent) -> None:
     with stage("warm-up"):
         _warm_up(engine)
     timing.quiet()
-    events.send(done=True)
+    events.send(Done())
     _answer(engine, parent.requests, events)
 
 
@@ -118,7 +118,7 @@ def _answer(engine: Engine, requests: SimpleQueue[GenerationRequest], events: Ev
                 batching.add(Sequence(request.id, prompt, request.new_tokens))
             else:
                 batching.cancel(request.id)
-        events.send(tokens=list(batching.advance()))
+        events.send(Tokens(list(batching.advance())))
 
 
 @dataclass(slots=True)

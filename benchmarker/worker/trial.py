@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from benchmarker.api.case import Case, Measuring
 from benchmarker.api.errors import UserError
@@ -21,14 +21,24 @@ from benchmarker.api.problem import Workload
 from benchmarker.formatting import one_line
 from benchmarker.machine import counters
 from benchmarker.power.sampler_client import Gauge, SamplerClient
-from benchmarker.records.record import Blocks, Check, CostPart, Local, Memory, StoppedBy, TokenTimes
+from benchmarker.records.record import (
+    Blocks,
+    Check,
+    CostPart,
+    FailureKind,
+    Interference,
+    Local,
+    Memory,
+    StoppedBy,
+    TokenTimes,
+)
 from benchmarker.worker import timing
 from benchmarker.worker.bench import Bench
-from benchmarker.worker.channel import LostPeerError, connect_to_rank_0, listen_for_ranks
+from benchmarker.worker.channel import Channel, LostPeerError, alone, connect_to_rank_0, listen_for_ranks
 from benchmarker.worker.correctness import unlike_weights, worst_of
 from benchmarker.worker.parent import Parent, Stages
-from benchmarker.worker.process_group import Coordinator, RankServer, SingleProcess
-from benchmarker.worker.protocol import Events, EventsOfCase, Task
+from benchmarker.worker.process_group import Group, RankRunner
+from benchmarker.worker.protocol import Done, Events, EventsOfCase, RecordPart, Task
 
 GROUP_TRIES = 3
 """Blocks of a process group that must be long enough before their steps are chosen: one late rank makes them longer."""
@@ -43,16 +53,17 @@ LOCAL_DIVISOR = 4
 def measure(task: Task, events: Events, parent: Parent) -> None:
     """Run a trial, or a rank of one; any error is sent as its failure."""
     stages = Stages(events)
-    groups: list[SingleProcess | RankServer] = []
+    groups: list[Group] = []
     with failures_sent(groups, stages):
         with stages("open"):
             for number, case in enumerate(task.cases):
                 stages.of = number
                 group = open_case(task, case, stages, parent)
-                stages.send(part=group.bench.describe())
+                stages.send(group.bench.describe())
                 groups.append(group)
-        if _run(groups, task, stages):
-            events.send(done=True)
+        rng = random.Random(task.seed)  # noqa: S311 - an order, not a secret
+        if groups[0].coordinate(lambda: _measure(groups, stages, rng)):
+            events.send(Done())
 
 
 def survey(task: Task, events: Events, parent: Parent) -> None:
@@ -66,7 +77,7 @@ def survey(task: Task, events: Events, parent: Parent) -> None:
 
 
 @contextmanager
-def failures_sent(groups: Sequence[SingleProcess | RankServer], stages: Stages) -> Iterator[None]:
+def failures_sent(groups: Sequence[Group], stages: Stages) -> Iterator[None]:
     """Send any error as the failure of the trial."""
     try:
         yield
@@ -75,51 +86,38 @@ def failures_sent(groups: Sequence[SingleProcess | RankServer], stages: Stages) 
             traceback.print_exc()
         frameworks = [group.bench.framework for group in groups]
         out_of_memory = any(framework.is_out_of_memory(error) for framework in frameworks)
-        kind = "out_of_memory" if out_of_memory or isinstance(error, MemoryError) else "exception"
+        kind: FailureKind = "out_of_memory" if out_of_memory or isinstance(error, MemoryError) else "exception"
         lost_peer = isinstance(error, LostPeerError) or any(framework.is_lost_peer(error) for framework in frameworks)
         stages.fail(kind, _one_line(error), lost_peer=lost_peer)
 
 
-def open_case(
-    task: Task, case: Case, stages: Stages, parent: Parent, profile_into: Path | None = None
-) -> SingleProcess | RankServer:
-    """Open a case in this process, which is one of several ranks if the case has them."""
-    samplers = SamplerClient(task.sensors)
-    if case.ranks == 1:
-        return SingleProcess(Bench(case, profile_into), samplers)
-    rank = task.rank
-    channel = (
-        connect_to_rank_0(rank, case.ranks, parent.address())
-        if rank
-        else listen_for_ranks(case.ranks, stages.publish, task.peer_address)
-    )
-    channel.local_rank = rank % case.ranks_per_node
+def open_case(task: Task, case: Case, stages: Stages, parent: Parent, profile_into: Path | None = None) -> Group:
+    """Open a case in this process, which is a rank of its process group."""
+    channel = _channel(task, case, stages, parent)
     parent.waits = channel.waits
-    bench = Bench(case, profile_into, None if case.independent else channel)
+    bench = Bench(case, profile_into, channel if case.ranks > 1 and not case.independent else None)
     parent.synchronize = getattr(bench.framework.synchronize, "__code__", None)
-    return RankServer(bench, channel, samplers) if rank else Coordinator(bench, channel, stages, samplers)
+    return Group(bench, channel, stages, SamplerClient(task.sensors))
 
 
-def _run(groups: list[SingleProcess | RankServer], task: Task, stages: Stages) -> bool:
-    """Measure, or do what rank 0 calls for; reports any wrong result, and returns whether there was none."""
-    (first, *_) = groups
-    if isinstance(first, RankServer):
-        first.serve(stages)
-        return True
-    rng = random.Random(task.seed)  # noqa: S311 - an order, not a secret
-    ok = _measure([group for group in groups if isinstance(group, SingleProcess)], stages, rng)
-    if isinstance(first, Coordinator):
-        first.end()
-    return ok
+def _channel(task: Task, case: Case, stages: Stages, parent: Parent) -> Channel:
+    """Connect this rank with the others, if there are any."""
+    if case.ranks == 1:
+        return alone()
+    if task.rank == 0:
+        return listen_for_ranks(case.ranks, stages.publish, task.peer_address)
+    channel = connect_to_rank_0(task.rank, case.ranks, parent.address())
+    channel.local_rank = task.rank % case.ranks_per_node
+    return channel
 
 
-def _measure(groups: list[SingleProcess], stages: Stages, rng: random.Random) -> bool:
+def _measure(groups: list[Group], stages: Stages, rng: random.Random) -> bool:
     """Check, build, time and verify; reports any failure, and returns whether there was none.
 
     In a duet, the order of the two cases in each stage is drawn from `rng`.
     """
 
-    def in_random_order() -> Iterator[SingleProcess]:
+    def in_random_order() -> Iterator[Group]:
         for number in rng.sample(range(len(groups)), len(groups)):
             stages.of = number
             yield groups[number]
@@ -133,12 +131,12 @@ def _measure(groups: list[SingleProcess], stages: Stages, rng: random.Random) ->
     steppers = [group.stepper for group in groups]
     with stages("compile"):
         for _ in in_random_order():
-            stages.send(part={"compile_s": steppers[stages.of].block(1) / 1e9})
+            stages.send(RecordPart(compile_s=steppers[stages.of].block(1) / 1e9))
     with stages("preheat"):
         for group in in_random_order():
             gauge = partial(_gauge, group)
             preheat = timing.preheat(steppers[stages.of], group.bench.case.measuring, stages.report_progress, gauge)
-            stages.send(part={"preheat": preheat})
+            stages.send(RecordPart(preheat=preheat))
     steps_per_block = 0
     with stages("timed"):
         if len(groups) == 1:
@@ -153,24 +151,23 @@ def _measure(groups: list[SingleProcess], stages: Stages, rng: random.Random) ->
         if len(groups) == 1:
             _send_memory(groups[0], stages)
         for group in in_random_order():
-            for rank, trouble in enumerate(group.gather("verify")):
+            for rank, trouble in enumerate(group.gather(RankRunner.verify)):
                 if trouble:
-                    stages.fail("check", f"rank {rank}: {trouble}" if group.bench.case.ranks > 1 else trouble)
+                    stages.fail("check", f"rank {rank}: {trouble}" if group.size > 1 else trouble)
                     return False
     if groups[0].bench.case.devices > 1:
         with stages("local"):
             local = local_phase(groups[0], steps_per_block, groups[0].bench.case.measuring, rng)
-            stages.send(part={"local": local} if isinstance(local, Local) else {"reasons": {"local": local}})
+            part = RecordPart(local=local) if isinstance(local, Local) else RecordPart(reasons={"local": local})
+            stages.send(part)
     return True
 
 
-def _send_memory(group: SingleProcess, stages: Stages) -> None:
+def _send_memory(group: Group, stages: Stages) -> None:
     """Send the peak memory of a single process, or of each rank and of all together."""
-    by_rank: list[Memory] = group.gather("memory")
-    part: dict[str, Any] = {"memory": by_rank[0]}
-    if isinstance(group, Coordinator):
-        part = {"memory": _total_memory(by_rank), "ranks": group.ranks(by_rank)}
-    stages.send(part=part)
+    by_rank = group.gather(RankRunner.memory)
+    ranks = group.ranks(by_rank) if group.size > 1 else UNSET
+    stages.send(RecordPart(memory=_total_memory(by_rank), ranks=ranks))
 
 
 def _total_memory(by_rank: list[Memory]) -> Memory:
@@ -186,13 +183,13 @@ def _total_memory(by_rank: list[Memory]) -> Memory:
     )
 
 
-def _check_one(group: SingleProcess, stages: Stages) -> bool:
-    case, ranks = group.bench.case, group.gather("compare")
+def _check_one(group: Group, stages: Stages) -> bool:
+    case, ranks = group.bench.case, group.gather(RankRunner.compare)
     worst = worst_of(ranks)
-    stages.send(part={"check": worst})
+    stages.send(RecordPart(check=worst))
     trouble = _error_text(worst, case.precision)
     if not trouble and case.parallel != "none":
-        trouble = unlike_weights(ranks) or _error_text(worst_of(group.gather("compare_gradients")), "fp64")
+        trouble = unlike_weights(ranks) or _error_text(worst_of(group.gather(RankRunner.compare_gradients)), "fp64")
         trouble = trouble and f"exchange between devices: {trouble}"
     if trouble:
         stages.fail("check", f"wrong result: {trouble}")
@@ -207,60 +204,61 @@ def _error_text(check: Check, precision: str) -> str:
     return f"{error}; the bound for {precision} is {check.bound:.3g}"
 
 
-def _build_one(group: SingleProcess, stages: Stages) -> None:
+def _build_one(group: Group, stages: Stages) -> None:
     start, bench = time.perf_counter(), group.bench
-    recomputed_flops = sum(group.gather("build"))
+    recomputed_flops = sum(group.gather(RankRunner.build))
     by_formula = asdict(bench.problem.cost(bench.params, bench.case.mode, bench.case.precision))
     if bench.case.independent:
         by_formula = {name: value and value * bench.case.devices for name, value in by_formula.items()}
     cost = msgspec.convert({**by_formula, "recomputed_flops": recomputed_flops}, CostPart)
-    stages.send(part={"build_s": time.perf_counter() - start, "cost": cost})
+    stages.send(RecordPart(build_s=time.perf_counter() - start, cost=cost))
 
 
-def _time(group: SingleProcess, stages: Stages) -> int:
+def _time(group: Group, stages: Stages) -> int:
     """Time the blocks between two readings of the meters, on each node of its own; returns the steps of each.
 
     Blocks that ended before an error are sent in any case.
     """
     stepper, measuring = group.stepper, group.bench.case.measuring
-    steps = timing.steps_per_block(stepper, GROUP_TRIES if isinstance(group, Coordinator) else 1)
+    steps = timing.steps_per_block(stepper, GROUP_TRIES if group.size > 1 else 1)
     durations: list[int] = []
     stopped_by: StoppedBy = "failure"
-    least_s = measuring.power_min_s if measuring.wants_power and any(group.gather("reads_power")) else 0.0
-    group.gather("quiet")
+    interference: Interference | UnsetType = UNSET
+    least_s = measuring.power_min_s if measuring.wants_power and any(group.gather(RankRunner.reads_power)) else 0.0
+    group.gather(RankRunner.quiet)
     before = _counter_snapshots(group)
-    if isinstance(group, Coordinator):
-        group.blocks_ns.clear()
-    group.gather("mark", "begin")
-    part: dict[str, Any] = {}
+    group.blocks_ns.clear()
+    group.gather(RankRunner.mark, "begin")
     try:
         stopped_by = timing.timed_blocks(stepper, steps, measuring, durations, stages.report_progress, least_s)
     finally:
-        if stopped_by == "failure" and isinstance(group, Coordinator):  # ranks of which one failed cannot be called
+        if stopped_by == "failure" and group.size > 1:  # ranks of which one failed cannot be called
             group.runner.mark("end")
         else:
-            group.gather("mark", "end")
+            group.gather(RankRunner.mark, "end")
             by_node = [counters.between(*pair) for pair in zip(before, _counter_snapshots(group), strict=True)]
-            part["interference"] = counters.over_nodes(by_node)
-        if durations:
-            part["blocks"] = Blocks(steps_per_block=steps, duration_ns=durations, stopped_by=stopped_by)
-        if isinstance(group, Coordinator):
-            part["ranks"] = group.ranks([None] * group.bench.case.ranks)
-        stages.send(part=part)
+            interference = counters.over_nodes(by_node)
+        stages.send(
+            RecordPart(
+                interference=interference,
+                blocks=Blocks(steps, durations, stopped_by) if durations else UNSET,
+                ranks=group.ranks([None] * group.size) if group.size > 1 else UNSET,
+            )
+        )
     return steps
 
 
-def _gauge(group: SingleProcess) -> Gauge:
+def _gauge(group: Group) -> Gauge:
     """Return the power of all nodes since the last call, and the highest temperature of any."""
-    gauges: list[Gauge] = group.gather("gauge")
+    gauges = group.gather(RankRunner.gauge)
     powers = [gauge.power_W for gauge in gauges if gauge.power_W is not None]
     temperatures = [gauge.temperature_C for gauge in gauges if gauge.temperature_C is not None]
     return Gauge(sum(powers) if powers else None, max(temperatures, default=None))
 
 
-def _counter_snapshots(group: SingleProcess) -> list[counters.Snapshot]:
+def _counter_snapshots(group: Group) -> list[counters.Snapshot]:
     """Return the counters of each node, with what all its processes count of themselves."""
-    ranks, count = group.gather("counter_snapshot"), group.bench.case.ranks_per_node
+    ranks, count = group.gather(RankRunner.counter_snapshot), group.bench.case.ranks_per_node
     return [counters.over_ranks(ranks[at : at + count]) for at in range(0, len(ranks), count)]
 
 
@@ -278,13 +276,14 @@ def _time_duet(steppers: list[timing.Steps], measuring: Measuring, stages: Stage
         interference = counters.between(before, counters.snapshot())
         failed, pairs = stages.of, len(second_first)
         for stages.of in (0, 1):
-            part: dict[str, Any] = {"interference": interference}
+            part = RecordPart(interference=interference)
             if pairs:
-                part["partner_first"] = [first != bool(stages.of) for first in second_first]
-                part["blocks"] = Blocks(
-                    steps_per_block=steps[stages.of], duration_ns=durations[stages.of][:pairs], stopped_by=stopped_by
+                part = RecordPart(
+                    interference=interference,
+                    partner_first=[first != bool(stages.of) for first in second_first],
+                    blocks=Blocks(steps[stages.of], durations[stages.of][:pairs], stopped_by),
                 )
-            stages.send(part=part)
+            stages.send(part)
         stages.of = failed
 
 
@@ -297,7 +296,7 @@ def _time_tokens(workload: Workload, measuring: Measuring, stages: Stages) -> No
         timing.token_times(workload.tokens, measuring, times.first_ns, times.gap_ns, stages.report_progress)
     finally:
         if times.first_ns or times.gap_ns:
-            stages.send(part={"token_times": times})
+            stages.send(RecordPart(token_times=times))
 
 
 def _one_line(error: BaseException) -> str:
@@ -307,7 +306,7 @@ def _one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def local_phase(group: SingleProcess, timed_steps: int, measuring: Measuring, rng: random.Random) -> Local | str:
+def local_phase(group: Group, timed_steps: int, measuring: Measuring, rng: random.Random) -> Local | str:
     """Time blocks of several devices with and without communication, to tell what keeps them from scaling; or why not.
 
     In an exchange all devices wait for the slowest, so that synchronised steps do not show which one it is. Each turn
@@ -326,7 +325,7 @@ def local_phase(group: SingleProcess, timed_steps: int, measuring: Measuring, rn
         return (
             f"{devices} devices are too many for each to be alone once; at most {MOST_LOCAL_DEVICES} have a local phase"
         )
-    if trouble := next(filter(None, group.gather("open_local")), ""):
+    if trouble := next(filter(None, group.gather(RankRunner.open_local)), ""):
         return trouble
     local = Local(steps, [], [], [], [])
     deadline = time.perf_counter() + min(measuring.seconds, LOCAL_S)
@@ -335,10 +334,10 @@ def local_phase(group: SingleProcess, timed_steps: int, measuring: Measuring, rn
             local.alone_device.append(device)
             for kind in rng.sample(("synchronised", "together", "alone"), 3):
                 if kind == "synchronised":
-                    local.synchronised_ns.append(group.gather("block", steps))
+                    local.synchronised_ns.append(group.gather(RankRunner.block, steps))
                 elif kind == "together":
-                    by_rank = group.gather("local_together", steps)
+                    by_rank = group.gather(RankRunner.local_together, steps)
                     local.together_ns.append([duration_ns for durations_ns in by_rank for duration_ns in durations_ns])
                 else:
-                    local.alone_ns.append(max(group.gather("local_alone", device, steps)))
+                    local.alone_ns.append(max(group.gather(RankRunner.local_alone, device, steps)))
     return local

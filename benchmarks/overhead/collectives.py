@@ -26,8 +26,8 @@ from benchmarker import Case
 from benchmarker.power.sampler_client import SamplerClient
 from benchmarker.worker import timing
 from benchmarker.worker.bench import Bench
-from benchmarker.worker.channel import connect_to_rank_0, listen_for_ranks
-from benchmarker.worker.process_group import Coordinator, RankRunner, RankServer, SingleProcess
+from benchmarker.worker.channel import alone, connect_to_rank_0, listen_for_ranks
+from benchmarker.worker.process_group import Group, RankRunner
 from benchmarker.worker.protocol import Address
 from benchmarker_plugins.metrics.collective import bus_factor
 
@@ -82,37 +82,37 @@ def one_rank(what: str, rank: int, address: str = "") -> None:
     params = {"op": op, "bytes": size}
     case = Case(problem="collective", framework=framework, device="cpu", devices=devices, ranks=ranks, params=params)
     stages: Any = SimpleNamespace(current="timed")
-    if ranks == 1:
-        coordinator = SingleProcess(Bench(case), SamplerClient({}))
-    else:
+    channel = alone()
+    if ranks > 1:
         channel = (
             connect_to_rank_0(rank, ranks, Address(*json.loads(address))) if rank else listen_for_ranks(ranks, publish)
         )
-        coordinator = Coordinator(Bench(case, group=channel), channel, stages, SamplerClient({}))
-    bench = coordinator.bench
+    group = Group(Bench(case, group=channel if ranks > 1 else None), channel, stages, SamplerClient({}))
+    bench = group.bench
     step = bare_step(bench, op, size, devices)
 
     def bare(self: RankRunner, steps: int) -> int:
         return bare_block(step, bench.framework.synchronize, steps)
 
     RankRunner.bare = bare  # type: ignore[attr-defined]
-    if rank:
-        RankServer(bench, channel, SamplerClient({})).serve(stages)
-        return
-    coordinator.gather("build")
-    for name in ("block", "bare"):
-        coordinator.gather(name, 3)
-    steps = timing.steps_per_block(coordinator.stepper, 3)
+    group.coordinate(lambda: compare(group, bare, pairs, seed))
+
+
+def compare(group: Group, bare: Callable[[RankRunner, int], int], pairs: int, seed: int) -> bool:
+    """Measure both loops, and print the log ratios as JSON."""
+    group.gather(RankRunner.build)
+    group.gather(RankRunner.block, 3)
+    group.gather(bare, 3)
+    steps = timing.steps_per_block(group.stepper, 3)
     durations: list[int] = []
 
     def tool() -> int:
-        durations.append(coordinator.stepper.block(steps))
+        durations.append(group.stepper.block(steps))
         return durations[-1]
 
-    logs = play(lambda: max(coordinator.gather("bare", steps)), tool, pairs, seed)
-    if isinstance(coordinator, Coordinator):
-        coordinator.end()
+    logs = play(lambda: max(group.gather(bare, steps)), tool, pairs, seed)
     print(json.dumps({"logs": logs, "step_s": statistics.median(durations) / steps / 1e9}))
+    return True
 
 
 def publish(host: str, port: int, token: str) -> None:

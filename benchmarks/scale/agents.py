@@ -20,11 +20,10 @@ import click
 import msgspec
 
 from benchmarker.agent.messages import FromRank
-from benchmarker.agent.remote import Nodes, RemoteRank
-from benchmarker.agent.supervisor import run_workers
+from benchmarker.agent.supervisor import run_group
 from benchmarker.machine.description import installed
 from benchmarker.worker.pipes import listen
-from benchmarker.worker.protocol import Task
+from benchmarker.worker.protocol import StepsDone, Task
 
 sys.path.append(str(Path(__file__).parents[2] / "tests"))
 
@@ -66,7 +65,7 @@ def main(numbers: str, messages: int, real: bool, trials: int) -> None:
             elif real:
                 row = _measured(Real(folder, number), 0)
             else:
-                events = [FromRank(rank=0, event={"progress": [at, 0.01]}) for at in range(messages)]
+                events = [FromRank(rank=0, event=StepsDone(at, 0.01)) for at in range(messages)]
                 (folder / "events").write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in events))
                 row = _measured(Played(folder, [EVENTS] * number), messages)
             print("  ".join(f"{text:>14}" for text in row), flush=True)
@@ -76,7 +75,7 @@ def _measured(played: Played, messages: int) -> list[str]:
     """Start agents, hear their events, and end them; returns a row of the table."""
     heard, number = 0, len(played.names)
 
-    def on_event(event: object) -> None:
+    def on_event(rank: int, event: object) -> None:
         nonlocal heard
         heard += 1
 
@@ -85,7 +84,7 @@ def _measured(played: Played, messages: int) -> list[str]:
         times.append((time.monotonic(), _cpu_s()))
         if messages:
             for agent in found:
-                agent.begin([RemoteRank(0, agent, on_event)], [Task(kind="trial", framework="toy")], [Path("log")])
+                agent.start([Task(kind="trial", framework="toy")], [Path("log")], on_event)
             assert not listen(found, time.monotonic() + LIMIT_S, lambda: heard == number * messages)
             assert heard == number * messages
         times.append((time.monotonic(), _cpu_s()))
@@ -102,11 +101,11 @@ def _run(played: Played, trials: int) -> list[str]:
     """Make trials of all nodes; returns a row of the table."""
     task = Task(kind="profile", framework="toy", cases=(played.case(),))
     logs = [played.folder / f"{name}.log" for name in played.names]
-    nodes = Nodes(tuple(played.names), played.agents())
     start_s, start_cpu_s = time.monotonic(), _cpu_s()
-    with closing(nodes.agents):
+    with closing(played.agents()) as agents:
         for _ in range(trials):
-            ending = run_workers(task, {}, LIMIT_S, logs, lambda _: None, nodes)
+            with agents.on(played.names) as nodes:
+                ending = run_group(nodes, task, LIMIT_S, logs, lambda _: None)
             assert ending.exit == 0, ending
     a_trial_s, a_trial_cpu_s = (time.monotonic() - start_s) / trials, (_cpu_s() - start_cpu_s) / trials
     figures = [len(played.names), trials, len(played.steps())]

@@ -45,9 +45,9 @@ FRAMEWORK = """
             if HOW == "list":
                 for pipe in event_pipes(): os.write(pipe, b"[1, 2]\\n")
             if HOW == "unknown":
-                for pipe in event_pipes(): os.write(pipe, b'{"surprise": 1}\\n')
+                for pipe in event_pipes(): os.write(pipe, b'{"type": "Done", "surprise": 1}\\n')
             if HOW == "done":
-                for pipe in event_pipes(): os.write(pipe, b'{"done": true}\\n')
+                for pipe in event_pipes(): os.write(pipe, b'{"type": "Done"}\\n')
                 os._exit(0)
             if HOW == "closed":
                 for pipe in event_pipes(): os.close(pipe)
@@ -96,17 +96,17 @@ def hostile(cli, tmp_path, monkeypatch, toy_folder):
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ("settings", "part.types.settings[...]: Expected `str`, got `bool`"),
-        ("threads -", "part.threads: Expected `int` >= 0"),
-        pytest.param("threads float", "part.threads: Expected `int | null`, got `float`", marks=pytest.mark.slow),
-        pytest.param("threads text", "part.threads: Expected `int | null`, got `str`", marks=pytest.mark.slow),
-        pytest.param("threads huge", "part.threads: Expected `int` <= 9223372036854775807", marks=pytest.mark.slow),
-        ("memory -", "part.memory.device_peak_bytes: Expected `int` >= 0"),
+        ("settings", "types.settings[...]: Expected `str`, got `bool`"),
+        ("threads -", "threads: Expected `int` >= 0"),
+        pytest.param("threads float", "threads: Expected `int | null`, got `float`", marks=pytest.mark.slow),
+        pytest.param("threads text", "threads: Expected `int | null`, got `str`", marks=pytest.mark.slow),
+        pytest.param("threads huge", "threads: Expected `int` <= 9223372036854775807", marks=pytest.mark.slow),
+        ("memory -", "memory.device_peak_bytes: Expected `int` >= 0"),
         pytest.param(
-            "memory text", "part.memory.device_peak_bytes: Expected `int | null`, got `str`", marks=pytest.mark.slow
+            "memory text", "memory.device_peak_bytes: Expected `int | null`, got `str`", marks=pytest.mark.slow
         ),
         pytest.param(
-            "memory float", "part.memory.device_peak_bytes: Expected `int | null`, got `float`", marks=pytest.mark.slow
+            "memory float", "memory.device_peak_bytes: Expected `int | null`, got `float`", marks=pytest.mark.slow
         ),
         ("stray", r"a line that is not an event: hello\x1b[31m"),
         ("list", "an event: Expected `object`, got `array`"),

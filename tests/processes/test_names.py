@@ -19,7 +19,7 @@ from benchmarker.files import atomic
 from benchmarker.files.atomic import as_json
 from benchmarker.machine.description import describe
 from benchmarker.records import reading
-from benchmarker.worker.protocol import Events
+from benchmarker.worker.protocol import Events, RecordPart
 
 RECORDS = Path(__file__).parents[1] / "fixtures/records/v1"
 UNDECODABLE = os.fsdecode(b"\xff")
@@ -111,9 +111,9 @@ def test_a_host_name_that_is_not_utf_8_is_recorded_and_printed(command, monkeypa
 
 def test_a_variable_that_is_not_utf_8_is_told_by_a_worker(tmp_path):
     events = Events(os.open(tmp_path / "events", os.O_CREAT | os.O_WRONLY))
-    events.send(variables={"A": UNDECODABLE})
+    events.send(RecordPart(variables={"A": UNDECODABLE}))
     events._file.close()
-    assert json.loads((tmp_path / "events").read_bytes()) == {"variables": {"A": "\\udcff"}}
+    assert json.loads((tmp_path / "events").read_bytes())["variables"] == {"A": "\\udcff"}
 
 
 def test_json_escapes_what_is_no_text_wherever_it_stands():

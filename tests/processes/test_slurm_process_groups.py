@@ -50,27 +50,30 @@ LINES = """
 import json, sys
 from pathlib import Path
 from benchmarker import Case
-from benchmarker.agent.remote import Agents, RemoteRank
+from benchmarker.agent.remote import Agents
 from benchmarker.hooks.launchers import allocation, load_launcher
 from benchmarker.machine.description import installed
 from benchmarker.worker.pipes import listen
-from benchmarker.worker.protocol import Task
+from benchmarker.worker.protocol import Described, Task
 
 folder = Path(sys.argv[1])
 case = Case(problem="nap", framework="toy", device="cpu", params={}, devices=4, nodes=2, ranks=4)
 agents = Agents(load_launcher("slurm"), allocation(), installed())
 lengths = []
+
+
+def on_event(rank, event):
+    lengths.append(len(event.info.name) if isinstance(event, Described) else 0)
+
+
 for number in range(5):
     with agents.on(allocation().nodes) as found:
-        for at, agent in enumerate(found):
-            ranks = [
-                RemoteRank(rank, agent, lambda event: lengths.append(len(event.get("info", {}).get("name", ""))))
-                for rank in (2 * at, 2 * at + 1)
-            ]
-            tasks = [Task(kind="describe", framework="toy", cases=(case,), rank=rank.number) for rank in ranks]
-            agent.begin(ranks, tasks, [folder / f"{number}.{rank.number}.log" for rank in ranks])
-        listen(found, float("inf"), lambda: all(agent.has_ended_trial for agent in found))
-    print([(rank.status, rank.fault) for agent in found for rank in agent.ranks.values()], flush=True)
+        for at, node in enumerate(found):
+            ranks = (2 * at, 2 * at + 1)
+            tasks = [Task(kind="describe", framework="toy", cases=(case,), rank=rank) for rank in ranks]
+            node.start(tasks, [folder / f"{number}.{rank}.log" for rank in ranks], on_event)
+        listen(found, float("inf"), lambda: all(node.has_ended for node in found))
+    print([(rank.status, rank.fault) for node in found for rank in node.ranks.values()], flush=True)
 agents.close()
 (folder / "lengths.json").write_text(json.dumps(sorted(lengths)))
 """

@@ -3,20 +3,19 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from benchmarker import Case, Mode
 from benchmarker.hooks import registry
 from benchmarker.planning.cases import Ability
 from benchmarker.records.record import Check
 from benchmarker.worker.__main__ import _check
-from benchmarker.worker.protocol import Task
+from benchmarker.worker.protocol import Checked, Event, Losses, Task
 
 
-class Sent(list[dict[str, Any]]):
+class Sent(list[Event]):
     """The events of a worker."""
 
-    def send(self, **event: Any) -> None:
+    def send(self, event: Event) -> None:
         self.append(event)
 
 
@@ -60,5 +59,5 @@ def checked(case: Case, modes: Sequence[Mode], steps: int = 0) -> tuple[dict[str
     task = Task(kind="check", framework=case.framework, cases=(case,), modes=tuple(modes), steps=steps)
     with _quickly_compiled():
         _check(task, sent, None)
-    losses = [loss for event in sent for loss in event.get("losses", ())]
-    return {event["mode"]: event["check"] for event in sent if "check" in event}, losses
+    losses = [loss for event in sent if isinstance(event, Losses) for loss in event.losses]
+    return {event.mode: event.check for event in sent if isinstance(event, Checked)}, losses

@@ -28,10 +28,11 @@ while IFS= read -r line; do
   esac
 done
 """
-DONE = """tell $1 '"event":{"done":true}'; tell $1 '"status":0'; over"""
+DONE = """tell $1 '"event":{"type":"Done"}'; tell $1 '"status":0'; over"""
 """What an agent does whose rank, which has the number of its node, ends well."""
 LOST_PEER = (
-    """tell $1 '"event":{"failure":{"kind":"exception","message":"reset by peer","stage":"timed"},"lost_peer":true}'"""
+    """tell $1 '"event":{"type":"Failed","lost_peer":true,"""
+    """"failure":{"kind":"exception","message":"reset by peer","stage":"timed"}}'"""
 )
 """What an agent does whose rank has lost another."""
 

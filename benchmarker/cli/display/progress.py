@@ -14,6 +14,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import console
 from benchmarker.formatting import clean, duration_text, si
 from benchmarker.tables.shortening import shortened
+from benchmarker.worker.protocol import StageBegan, StageEnded, StepsDone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from benchmarker.api.case import Case
     from benchmarker.records.record import Record
-    from benchmarker.worker.launch import Event
+    from benchmarker.worker.protocol import Event
 
 
 _F = TypeVar("_F", bound="Callable[..., Any]")
@@ -136,14 +137,13 @@ class Progress(Line):
 
     def on_event(self, event: Event) -> None:
         """Show an event of the worker."""
-        if "stage" in event:
-            self._stage = self._named(event["stage"])
+        if isinstance(event, StageBegan):
+            self._stage = self._named(event.stage)
             self._show("")
-        elif "took" in event and self._verbose:
-            name, seconds = event["took"]
-            self.say(f"{self._title}: {self._named(name)} took {seconds:.2f} s")
-        elif "progress" in event:
-            done, step_s = event["progress"]
+        elif isinstance(event, StageEnded) and self._verbose:
+            self.say(f"{self._title}: {self._named(event.stage)} took {event.seconds:.2f} s")
+        elif isinstance(event, StepsDone):
+            done, step_s = event.done, event.step_s
             of = f" of {self._blocks}" if self._stage == "timed" and done <= self._blocks else ""
             steps = ("window" if self._preheat else "step", "step")
             counted, per = {"timed": ("block", "step"), "tokens": ("request", "token")}.get(self._stage, steps)

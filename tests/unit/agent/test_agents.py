@@ -14,14 +14,15 @@ import pytest
 from support.played_agents import DONE, LOST_PEER, Played
 
 from benchmarker import UserError
-from benchmarker.agent import remote, supervisor
+from benchmarker.agent import node, remote, supervisor
 from benchmarker.agent.messages import EndRanks, StartRanks
-from benchmarker.agent.remote import Agents, LostNodeError, Nodes
-from benchmarker.agent.supervisor import run_workers
+from benchmarker.agent.node import LostNodeError
+from benchmarker.agent.remote import Agents
+from benchmarker.agent.supervisor import run_group
 from benchmarker.hooks import launchers
 from benchmarker.worker.launch import Ending, ending_text
 from benchmarker.worker.pipes import Child, listen
-from benchmarker.worker.protocol import Task
+from benchmarker.worker.protocol import Event, Failed, Task
 
 SILENT = "while :; do IFS= read -r line || exit; done"
 """What an agent does whose link has died."""
@@ -32,15 +33,13 @@ def run_worker(played: Played, agents: Agents) -> tuple[Ending, list[str]]:
     told: list[str] = []
     task = Task(kind="profile", framework="toy", cases=(played.case(),))
     logs = [played.folder / f"{name}.log" for name in played.names]
-    ending = run_workers(
-        task,
-        {},
-        30,
-        logs,
-        lambda event: told.append(event["failure"]["message"]) if "failure" in event else None,
-        Nodes(tuple(played.names), agents),
-    )
-    return ending, told
+
+    def on_event(event: Event) -> None:
+        if isinstance(event, Failed):
+            told.append(event.failure.message)
+
+    with agents.on(played.names) as nodes:
+        return run_group(nodes, task, 30, logs, on_event, agents.down), told
 
 
 @pytest.fixture
@@ -51,6 +50,7 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "AGAIN_S", 1.0)
     monkeypatch.setattr(supervisor, "GRACE_S", 0.1)
     monkeypatch.setattr(remote, "END_S", 0.3)
+    monkeypatch.setattr(node, "END_S", 0.3)
 
 
 def test_all_trials_take_one_step_on_each_node(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_all_trials_take_one_step_on_each_node(tmp_path: Path) -> None:
     with closing(played.agents()) as agents:
         for _ in range(10):
             assert run_worker(played, agents)[0].exit == 0
-        started = list(agents._by_node.values())
+        started = list(agents._by_name.values())
     assert played.steps() == played.names
     assert all(agent.process.poll() is not None for agent in started)
 
@@ -67,7 +67,7 @@ def test_a_node_whose_agent_was_lost_gets_another_one(tmp_path: Path) -> None:
     played = Played(tmp_path, [DONE, DONE])
     with closing(played.agents()) as agents:
         assert run_worker(played, agents)[0].exit == 0
-        agents._by_node["1"].process.kill()
+        agents._by_name["1"].process.kill()
         assert run_worker(played, agents)[0].exit == 0
     assert played.steps() == ["0", "1", "1"]
 

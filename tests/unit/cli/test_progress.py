@@ -8,6 +8,7 @@ from support.records import make_record
 from benchmarker.cli.commands import LINES
 from benchmarker.cli.display.progress import Progress, progress_options, working
 from benchmarker.records.record import Failure, Harness
+from benchmarker.worker.protocol import StageBegan, StageEnded, StepsDone
 
 RUNNING = ("run", "sweep", "ab", "plan show", "plan run", "suite run", "ceilings", "check", "serve-load", "nodes run")
 
@@ -23,8 +24,8 @@ def trial(fails):
         progress.say("left out: a case")
         progress.begin("[1/1] toy nap, trial 0", record.case, None)
         for stage in ("check", "preheat"):
-            progress.on_event({"stage": stage})
-            progress.on_event({"took": (stage, 0.25)})
+            progress.on_event(StageBegan(stage))
+            progress.on_event(StageEnded(stage, 0.25))
         progress.end([record])
 
 
@@ -89,6 +90,6 @@ def test_while_tokens_are_timed_requests_are_counted(capsys):
     with Progress() as progress:
         progress.begin("[1/1] toy chat", make_record().case, None)
         progress._verbose = True
-        progress.on_event({"stage": "tokens"})
-        progress.on_event({"progress": (3, 0.04)})
+        progress.on_event(StageBegan("tokens"))
+        progress.on_event(StepsDone(3, 0.04))
     assert capsys.readouterr().err.endswith("[1/1] toy chat: tokens, request 3, 40 ms per token\n")

@@ -2,7 +2,6 @@
 
 import os
 
-import msgspec
 import pytest
 
 from benchmarker.api.framework import Device, FrameworkInfo
@@ -10,6 +9,7 @@ from benchmarker.api.problem import Support
 from benchmarker.planning import capabilities
 from benchmarker.planning.cases import Ability
 from benchmarker.worker.launch import Ending
+from benchmarker.worker.protocol import Described
 
 ABILITY = Ability(
     FrameworkInfo(
@@ -27,7 +27,7 @@ def asked(monkeypatch, tmp_path):
 
     def run_worker(request, environment, timeout_s, log, on_event):
         requests.append((request.framework, dict(environment)))
-        on_event(msgspec.to_builtins({"info": ABILITY.info, "support": ABILITY.support}))
+        on_event(Described(ABILITY.info, ABILITY.support))
         return Ending(0, timed_out=False, wall_s=1.0)
 
     monkeypatch.setattr(capabilities, "run_worker", run_worker)

@@ -19,6 +19,7 @@ from benchmarker.records.record import Design
 from benchmarker.running import submission
 from benchmarker.running.record_builder import Process, RecordBuilder
 from benchmarker.running.trial import PreemptedError
+from benchmarker.worker.protocol import RecordPart
 
 
 def test_an_energy_that_cannot_be_stored_costs_the_energy_alone():
@@ -29,7 +30,7 @@ def test_an_energy_that_cannot_be_stored_costs_the_energy_alone():
     builder = RecordBuilder(process, 0, {})
     fields = msgspec.to_builtins(record)
     names = ("device", "types", "build_s", "compile_s", "check", "preheat", "blocks", "cost", "memory", "interference")
-    builder.parts = {name: fields[name] for name in names}
+    builder.on_event(msgspec.convert({"type": "RecordPart", **{name: fields[name] for name in names}}, RecordPart))
     energy = make_energy(math.inf)
     builder.energy_account = Accounts(energy, [], [], {})
     stored = builder.record(1.0, 0)

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from benchmarker.api.case import Measuring
+from benchmarker.worker.process_group import RankRunner
 from benchmarker.worker.trial import MOST_LOCAL_DEVICES, local_phase
 
 
@@ -13,8 +14,8 @@ def test_so_many_devices_are_not_each_alone_once(devices):
     """A number too many is refused before anything is made for it; one less is not."""
     asked = []
 
-    def gather(name):
-        asked.append(name)
+    def gather(method):
+        asked.append(method)
         return ["no step"]
 
     group = SimpleNamespace(gather=gather, bench=SimpleNamespace(case=SimpleNamespace(devices=devices)))
@@ -25,4 +26,4 @@ def test_so_many_devices_are_not_each_alone_once(devices):
             [],
         )
     else:
-        assert (why, asked) == ("no step", ["open_local"])
+        assert (why, asked) == ("no step", [RankRunner.open_local])
