@@ -201,6 +201,8 @@ def test_a_duet_is_two_trials_a_process():
         "a duet shares one process, but the cases differ in precision (fp32, fp64)"
     )
     assert "measures two cases, not 1" in duet_trouble(cases[:1])
+    on_two = [msgspec.structs.replace(case, devices=2) for case in cases]
+    assert duet_trouble(on_two) == "a duet measures on one device"
 
 
 def test_the_command_repeats_the_case():

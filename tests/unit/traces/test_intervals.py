@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from benchmarker.traces import intervals
-from benchmarker.traces.intervals import busy, enclosed, inherit, nest, union_ns
+from benchmarker.traces.intervals import Covered, busy, enclosed, inherit, nest, union_ns
 
 EPOCH = 1_763_000_000_123_456_789
 drawn_intervals = st.lists(
@@ -212,3 +212,11 @@ def test_nothing():
     assert union_ns(none, none) == 0
     assert len(inherit(nested.parent, none)) == 0
     assert len(enclosed(none, none, nested)) == 0
+
+
+def test_covered_time_and_the_parts_of_a_time_by_hand():
+    covered = Covered.union(np.array([30, 0, 5]), np.array([40, 10, 12]))
+    assert (covered.begin, covered.end, covered.wall_ns) == (0, 40, 22)
+    assert list(covered.parts(8, 35)) == [(8, 12, True), (12, 30, False), (30, 35, True)]
+    assert list(covered.parts(12, 20)) == [(12, 20, False)]
+    assert covered.until(np.array([0, 11, 20, 99])).tolist() == [0, 11, 12, 22]
