@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import takewhile
 from textwrap import dedent
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import msgspec.inspect as types
 from msgspec import Struct
@@ -16,6 +16,7 @@ from msgspec import Struct
 from benchmarker.api.precision import PRECISIONS
 from benchmarker.records.plan import Plan
 from benchmarker.records.record import Record
+from benchmarker.worker import launch, parent, protocol
 
 _NAMES = {types.BoolType: "boolean", types.IntType: "integer", types.FloatType: "number", types.StrType: "string"}
 
@@ -56,7 +57,40 @@ def plan_fields() -> str:
     return _field_table(fields_of(Plan))
 
 
-TABLES = {"the precisions": precisions, "the fields of a record": record_fields, "the fields of a plan": plan_fields}
+def worker_events() -> str:
+    """Return the table of the events of a worker, with the types of their fields."""
+    rows = []
+    for event in get_args(protocol.Event):
+        info = types.type_info(event)
+        assert isinstance(info, types.StructType)
+        fields = [f"`{field.name}`: {_kind(field.type)}" for field in info.fields if field.name != "of"]
+        if event is protocol.RecordPart:
+            fields = [f"any of {', '.join(f'`{name}`' for name in event.__struct_fields__ if name != 'of')}"]
+        rows.append((f"`{event.__name__}`", "; ".join(fields), _linked(" ".join((event.__doc__ or "").split()))))
+    return _table("type | fields | meaning", rows)
+
+
+def worker_limits() -> str:
+    """Return the table of what is allowed to a worker."""
+    rows = (
+        ("a line that it sends", f"{launch.LINE_BYTES >> 20} MiB"),
+        ("its log", f"{launch.LOG_BYTES >> 20} MiB; the last line says how much more is left out"),
+        ("its time", "`timeout_s` of the case; then SIGTERM, at which it sends the blocks that it has"),
+        ("its time after that", f"{launch.GRACE_S:g} s; then it is killed, with everything that it has started"),
+        ("reports of progress", f"one every {parent.REPORT_EVERY_S:g} s"),
+    )
+    return _table("what | at most", rows)
+
+
+TABLES = {
+    "the precisions": precisions,
+    "the fields of a record": record_fields,
+    "the fields of a plan": plan_fields,
+    "the task of a worker": lambda: _field_table(fields_of(protocol.Task)),
+    "the commands of a worker": lambda: _field_table(fields_of(protocol.Command)),
+    "the events of a worker": worker_events,
+    "the limits of a worker": worker_limits,
+}
 
 
 def fields_of(struct: type[Struct], prefix: str = "") -> Iterator[Field]:

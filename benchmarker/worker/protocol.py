@@ -36,31 +36,23 @@ from benchmarker.records.record import (
 
 
 class Task(Struct, frozen=True, kw_only=True):
-    """A task for a worker: describe a framework, run a trial of a case, profile it, check its modes, or serve it.
+    """A task for a worker."""
 
-    A survey runs a short trial of each case, one after the other; after the first `required` ones, it begins no other
-    once the worker has run for `most_s`.
-
-    A trial has one case, of which the worker may be a `rank` of several, or the two of a duet, whose order is drawn
-    from `seed`. A profile is written to a file in the rank's own folder in `folder`. `sensors` are the connections to
-    the samplers of its meters. Over several nodes, `peer_address` is the address of another one, as rank 0 reaches it.
-    `spawned_s` is when the worker was started, by the monotonic clock, which processes share.
-    """
-
+    #: describe a framework, run a trial of a case, or a short one of each of several, profile, check or serve a case
     kind: Literal["describe", "trial", "survey", "check", "profile", "serve"]
-    framework: str
-    problem: str | None = None
-    cases: tuple[Case, ...] = ()
-    seed: int = 0
-    rank: int = 0
-    peer_address: str = ""
-    modes: tuple[Mode, ...] = ()
-    steps: int = 0
-    required: int = 0
-    most_s: float = 0.0
-    folder: str = ""
-    sensors: dict[str, SamplerLink] = {}
-    spawned_s: float = 0.0
+    framework: str  #: name of the framework
+    problem: str | None = None  #: the problem of which to describe what is supported
+    cases: tuple[Case, ...] = ()  #: the case, the two of a duet, or those of a survey, each as in a record
+    seed: int = 0  #: seed of the order in a duet and of the local phase
+    rank: int = 0  #: which of several ranks the worker is
+    peer_address: str = ""  #: over several nodes, the address of another one, as rank 0 reaches it
+    modes: tuple[Mode, ...] = ()  #: the modes to check
+    steps: int = 0  #: training steps whose losses are sent in a check
+    required: int = 0  #: cases of a survey that are measured however long it takes
+    most_s: float = 0.0  #: time after which a survey begins no other case, s
+    folder: str = ""  #: where a profile is written, in a folder for each rank
+    sensors: dict[str, SamplerLink] = {}  #: connections to samplers of meters, by meter
+    spawned_s: float = 0.0  #: when the worker was started, by the monotonic clock, which processes share, s
 
 
 def folder_of(folder: Path, rank: int) -> Path:
@@ -85,14 +77,11 @@ class GenerationRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Command(Struct, frozen=True, kw_only=True):
-    """What the parent commands a worker that runs.
+    """What the parent commands a worker that runs."""
 
-    To a rank that is to connect to the address of rank 0, or to write its stacks to its log; to one that serves, to
-    answer a request.
-    """
-
-    address: Address | None = None
-    stacks: bool = False
+    address: Address | None = None  #: connect to rank 0 at this `host` and `port`, and show its `token`
+    stacks: bool = False  #: write the stacks to the log, and send a `Position`
+    #: answer a request `id` for text of `prompt_len` and `new_tokens` tokens; without any, its end
     request: GenerationRequest | None = None
 
 
@@ -200,7 +189,7 @@ class Checked(_Event, frozen=True):
 
 
 class Losses(_Event, frozen=True):
-    """The losses of training steps; None is one that is not finite, as JSON has no such number."""
+    """The losses of training steps; null is one that is not finite, as JSON has no such number."""
 
     losses: list[float | None]
 

@@ -7,6 +7,8 @@ import inspect
 import re
 import runpy
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -58,6 +60,23 @@ def test_tables_of_the_pages_are_made_from_the_code() -> None:
     assert "| `machine.cpu.smt` | boolean, null with a reason | whether SMT is active |" in rows
     assert "| `seed` | integer | the seed of the random order |" in rows
     assert "| `int8` | int8 | int8 | int32 | 0 |" in rows
+    worker = made(page("worker.md")).splitlines()
+    assert "| `seed` | integer | seed of the order in a duet and of the local phase |" in worker
+    assert "| `StageEnded` | `stage`: string; `seconds`: number | A stage has ended, after so many seconds. |" in worker
+    assert "| a line that it sends | 64 MiB |" in worker
+
+
+def test_the_program_of_worker_md_hears_the_stages_in_the_order_of_the_page(tmp_path: Path) -> None:
+    text = page("worker.md")
+    (block,) = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    (tmp_path / "parent.py").write_text(block)
+    done = subprocess.run([sys.executable, tmp_path / "parent.py"], capture_output=True, text=True, check=True)
+    heard = [line.split(" ", 1) for line in done.stdout.splitlines()]
+    (order,) = re.findall(r"^\| `trial` \| in the stages (.*?):", text, flags=re.MULTILINE)
+    stages = [stage for stage in re.findall(r"`([\w-]+)`", order) if stage not in ("tokens", "local")]
+    assert [stage for kind, stage in heard if kind == "StageBegan"] == stages
+    assert [stage for kind, stage in heard if kind == "StageEnded"] == ["python", *stages]
+    assert heard[-1] == ["Done", ""]
 
 
 def test_the_meter_of_plugins_md_reads() -> None:
