@@ -15,19 +15,14 @@ from benchmarker.api.fields import NULL_IS_AN_ANSWER, Count, Positive, Whole
 from benchmarker.api.precision import PRECISIONS
 
 Mode = Literal["inference", "forward_backward", "training"]
-
-
 Parallel = Literal["none", "dp", "fsdp", "tp"]
 """How several devices divide the work of a step: by data, by data with the weights divided too, or by tensors.
 
 `none` stands for one device, and for a problem that is made of devices, such as an exchange between them.
 """
-
-
 Scaling = Literal["strong", "weak"]
 """Whether more devices have the same work in total, or each of them."""
 Profiling = Literal["no", "yes", "separable"]
-
 
 MODES: tuple[Mode, ...] = ("inference", "forward_backward", "training")
 EXECUTIONS = ("eager", "compiled")
@@ -135,13 +130,11 @@ class CaseRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
             extra={"values": "PLATFORM"},
         ),
     ] = "auto"
-    #: visible index given by `--gpus`; null if none was given
     gpu: Annotated[
         Count | None,
         NULL_IS_AN_ANSWER,
         Meta(description="index of the GPU among the visible ones", extra={"values": "INDEX"}),
     ] = None
-    #: number of devices that compute together, given by `--devices`
     devices: Annotated[
         Positive,
         Meta(
@@ -170,7 +163,6 @@ class CaseRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     independent: Annotated[
         bool, Meta(description="run an independent copy on each device: all concurrently, then one alone")
     ] = False
-    #: CPU threads given by `--threads`, of each process; null if not given: the framework's default
     threads: Annotated[
         Positive | None,
         NULL_IS_AN_ANSWER,

@@ -53,8 +53,10 @@ class Environment(Struct, frozen=True):
             if value is None:
                 continue
             if part == "machine":
-                value = {name: each for name, each in value.items() if name not in _CHANGING}
-                value["gpus"] = [{n: each for n, each in gpu.items() if n != "processes"} for gpu in value["gpus"]]
+                value = {name: content for name, content in value.items() if name not in _CHANGING}
+                value["gpus"] = [
+                    {n: content for n, content in gpu.items() if n != "processes"} for gpu in value["gpus"]
+                ]
             for group in groups:
                 if group[part] == value:
                     group["trials"].append(record.trial_id)
@@ -139,7 +141,7 @@ def bundle(
                     trials=run.trials,
                     suite=run.plan.suite.id if run.plan.suite else None,
                     redacted=redactor.redacted if redactor else earlier.redacted if earlier else None,
-                    left_out=sorted(left_out, key=lambda each: each.path),
+                    left_out=sorted(left_out, key=lambda file: file.path),
                     files=packed,
                 )
                 _add(archive, top, store.MANIFEST, atomic.encode(manifest))
@@ -157,7 +159,7 @@ def sha256_of(file: BufferedReader | BufferedRandom) -> str:
 
 def _ceilings(devices: Collection[DeviceKey | None]) -> list[Ceiling]:
     """Return the ceilings of these devices that are stored on this machine."""
-    return [each for each in ceilings.known().known if each.device in devices]
+    return [ceiling for ceiling in ceilings.known().known if ceiling.device in devices]
 
 
 @contextmanager
@@ -201,7 +203,7 @@ def _survey(folder: Path, profiles: bool, earlier: Manifest | None) -> tuple[lis
         else:
             files.append(path)
     packed = set(files)
-    return files, [each for each in left_out if each.path not in packed]
+    return files, [file for file in left_out if file.path not in packed]
 
 
 def _is_profile(path: str) -> bool:

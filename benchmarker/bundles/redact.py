@@ -48,7 +48,7 @@ class Redactor:
         for uuid in (
             *(gpu.uuid for machine in machines for gpu in machine.gpus),
             *(device.uuid for device in [record.device] if device and device.uuid),
-            *(each.id for each in (*sensors, *record.telemetry)),
+            *(sensor.id for sensor in (*sensors, *record.telemetry)),
         ):
             if digits := _UUID.fullmatch(uuid):
                 self._uuids.setdefault(digits[1].lower(), f"card-{len(self._uuids) + 1}-{suffix}")

@@ -83,24 +83,24 @@ def read_run(paths: Iterable[str], content: Content, seen: Callable[[Record], No
     Only one record is in memory at a time; `seen` is called with each that can be read.
     """
     json = sorted(path for path in paths if path.endswith(".json"))
-    found = _read(store.PLAN, content) if store.PLAN in json else Fault(Path(store.PLAN), "missing")
-    planned = found if isinstance(found, Plan) else None
-    faults = [Remark(store.PLAN, found.reason)] if isinstance(found, Fault) else []
+    read = _read(store.PLAN, content) if store.PLAN in json else Fault(Path(store.PLAN), "missing")
+    planned = read if isinstance(read, Plan) else None
+    faults = [Remark(store.PLAN, read.reason)] if isinstance(read, Fault) else []
     taken: dict[PlannedTrial, str] = {}
     recorded = failed = 0
     for path in json:
         if store.is_beside(PurePosixPath(path).name) and path != store.CEILINGS:
             continue
-        found = _read(path, content)
-        if isinstance(found, Fault):
-            faults.append(Remark(path, found.reason))
-        elif isinstance(found, Record):
+        read = _read(path, content)
+        if isinstance(read, Fault):
+            faults.append(Remark(path, read.reason))
+        elif isinstance(read, Record):
             recorded += 1
-            failed += found.status == "failed"
+            failed += read.status == "failed"
             if planned:
-                faults += [Remark(path, reason) for reason in _against_plan(planned, path, found, taken)]
+                faults += [Remark(path, reason) for reason in _against_plan(planned, path, read, taken)]
             if seen:
-                seen(found)
+                seen(read)
     return Run(planned, Trials(len(planned.order) if planned else 0, recorded, failed), tuple(faults))
 
 
@@ -115,22 +115,22 @@ def _read(path: str, content: Content) -> Plan | Record | ceilings.File | Fault:
     return atomic.parse(Path(path), bytes_read, reading.read)
 
 
-def _against_plan(planned: Plan, path: str, found: Record, taken: dict[PlannedTrial, str]) -> list[str]:
+def _against_plan(planned: Plan, path: str, record: Record, taken: dict[PlannedTrial, str]) -> list[str]:
     """Return why a record is not that of a trial of the plan; `taken` has the paths of the trials before it."""
     reasons = []
-    number, trial = found.design.case_number, found.trial
-    if path != f"{found.trial_id}.json":
-        reasons.append(f"contains trial {found.trial_id}; a record must be named after its trial")
-    if found.run_id != planned.run_id:
-        reasons.append(f"belongs to run {found.run_id}, not to {planned.run_id}")
+    number, trial = record.design.case_number, record.trial
+    if path != f"{record.trial_id}.json":
+        reasons.append(f"contains trial {record.trial_id}; a record must be named after its trial")
+    if record.run_id != planned.run_id:
+        reasons.append(f"belongs to run {record.run_id}, not to {planned.run_id}")
     if number >= len(planned.cases) or trial >= planned.trials:
         reasons.append(f"trial {trial} of case {number} is not in the plan")
-    elif planned.cases[number] != found.case:
+    elif planned.cases[number] != record.case:
         reasons.append(f"its case differs from case {number} of the plan")
-    elif planned.suite_of(number) != found.suite:
+    elif planned.suite_of(number) != record.suite:
         reasons.append("its suite is not that of the plan")
-    elif planned.session_of(trial) != found.design.session:
-        reasons.append(f"it is of session {found.design.session}, but its round of {planned.session_of(trial)}")
+    elif planned.session_of(trial) != record.design.session:
+        reasons.append(f"it is of session {record.design.session}, but its round of {planned.session_of(trial)}")
     elif (number, trial) in taken:
         reasons.append(f"same trial of the same case as {taken[number, trial]}")
     taken.setdefault((number, trial), path)

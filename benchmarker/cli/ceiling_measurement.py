@@ -62,11 +62,11 @@ def measure_quickly(
             f"at most about {duration_text(most_s)}"
         )
         records = survey(planned, most_s, progress)
-    found = quick_ceilings_of(records)
-    if stayed := keep(found):
+    quick = quick_ceilings_of(records)
+    if stayed := keep(quick):
         number = count(len(stayed), "thorough ceiling")
         click.echo(f"{number} of {stayed[0].measured_at[:10]} not replaced by a quick one; --thorough does", err=True)
-    return plan, records, found
+    return plan, records, quick
 
 
 def measured_for(records: Sequence[Record], known: Ceilings) -> None:
@@ -87,12 +87,12 @@ def is_lacking_here(record: Record, known: Ceilings) -> bool:
     return record.machine.host == gethostname() and known.lacking(record) is not None
 
 
-def keep(found: Sequence[Ceiling], also: Path | None = None) -> list[Ceiling]:
+def keep(measured: Sequence[Ceiling], also: Path | None = None) -> list[Ceiling]:
     """Store ceilings for the user, and in a file; returns the thorough ones that stay. Raises `UserError`."""
     try:
         if also:
-            ceilings.write(also, found)
-        return ceilings.keep(found)
+            ceilings.write(also, measured)
+        return ceilings.keep(measured)
     except OSError as error:
         where = f"; records: {also.parent}" if also else ""
         raise UserError(f"cannot store the ceilings: {error.filename}: {error.strerror}{where}") from error

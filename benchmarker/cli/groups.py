@@ -88,13 +88,13 @@ class Group(click.Group):
         from click.shell_completion import CompletionItem
 
         names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
-        found = [CompletionItem(name, help=LINES.get(self.prefix + name) or GROUPS.get(name)) for name in names]
-        found += click.Command.shell_complete(self, ctx, incomplete)
+        items = [CompletionItem(name, help=LINES.get(self.prefix + name) or GROUPS.get(name)) for name in names]
+        items += click.Command.shell_complete(self, ctx, incomplete)
         if incomplete.startswith("-") and not self.prefix:
             run = self.get_command(ctx, "run")
             assert run is not None
-            found += run.shell_complete(run.make_context("run", [], parent=ctx, resilient_parsing=True), incomplete)
-        return found
+            items += run.shell_complete(run.make_context("run", [], parent=ctx, resilient_parsing=True), incomplete)
+        return items
 
     def _names(self) -> list[str]:
         """Return the full names of all commands below this one."""
@@ -107,6 +107,6 @@ class Group(click.Group):
         if not self.prefix and word.lower() in MEANT:
             return MEANT[word.lower()]
         known = {name.rpartition(" ")[2]: name for name in self._names()}
-        known |= {each: self.prefix + each for each in self.list_commands(ctx)}
+        known |= {name: self.prefix + name for name in self.list_commands(ctx)}
         near = difflib.get_close_matches(word.lower(), known, n=1, cutoff=ALIKE)
         return known[near[0]] if near else None

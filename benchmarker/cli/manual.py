@@ -45,13 +45,13 @@ def manual() -> str:
 def _all(context: click.Context) -> Iterator[tuple[str, click.Command]]:
     """Yield every command with its full name, in the order of the help."""
     for name in LINES:
-        found: click.Command = group
+        command: click.Command = group
         for word in name.split():
-            assert isinstance(found, click.Group)
-            inner = found.get_command(context, word)
+            assert isinstance(command, click.Group)
+            inner = command.get_command(context, word)
             assert inner is not None
-            found = inner
-        yield name, found
+            command = inner
+        yield name, command
 
 
 def _usage(command: click.Command) -> str:
@@ -78,7 +78,7 @@ def _options(command: click.Command, context: click.Context) -> Iterator[str]:
 
 def _escaped(text: str) -> str:
     text = text.replace("\\", "\\e").replace("-", "\\-")
-    text = "".join(each if each.isascii() else f"\\[u{ord(each):04X}]" for each in text)
+    text = "".join(character if character.isascii() else f"\\[u{ord(character):04X}]" for character in text)
     return "\n".join("\\&" + line if line.startswith((".", "'")) else line for line in text.split("\n"))
 
 

@@ -49,9 +49,9 @@ def endpoint(
     url = openai.base_url(address)
     with working(f"sending one request to {url}"):
         name = model or asyncio.run(openai.only_model(url))
-        found = openai.Endpoint(url, name, prompts, ignore_eos)  # type: ignore[arg-type]  # one of the choices
-        asyncio.run(openai.try_out(found, request, timeout_s))
-    yield Target(name, openai.over_http(found, timeout_s), "the server is gone: no connection", endpoint=url)
+        server = openai.Endpoint(url, name, prompts, ignore_eos)  # type: ignore[arg-type]  # one of the choices
+        asyncio.run(openai.try_out(server, request, timeout_s))
+    yield Target(name, openai.over_http(server, timeout_s), "the server is gone: no connection", endpoint=url)
 
 
 @contextmanager

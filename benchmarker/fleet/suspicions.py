@@ -15,7 +15,7 @@ from benchmarker.stats import outliers
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from benchmarker.fleet.values import Column, Measured, Round, Unit
+    from benchmarker.fleet.values import CasePart, Measured, Round, Unit
     from benchmarker.stats.shift import Shift
 
 LOOKS = 2
@@ -53,7 +53,7 @@ class Judgement:
         self.looks = LOOKS if measured.repeats else 1
         self.alpha = alpha / self.looks
         self.names = list(measured.nodes)
-        self.columns: list[Column] = list(dict.fromkeys(c for node in measured.nodes.values() for c in node.step_s))
+        self.columns: list[CasePart] = list(dict.fromkeys(c for node in measured.nodes.values() for c in node.step_s))
         numbers = {name: number for number, name in enumerate(self.names)}
         self.units: list[Unit] = sorted(
             {unit for node in measured.nodes.values() for of in node.step_s.values() for unit in of},
@@ -119,7 +119,7 @@ class Judgement:
             suspicions.append(Suspicion(unit, column, bool(self.scores[unit, column] > 0), shift))
         return suspicions
 
-    def step_s(self, unit: Unit, column: Column) -> float:
+    def step_s(self, unit: Unit, column: CasePart) -> float:
         """Return the median over all rounds."""
         return median(self._values(unit, column).values())
 
@@ -133,7 +133,7 @@ class Judgement:
                     deviations.append(float(values.std(ddof=1)))
         return median(deviations) if deviations else math.nan
 
-    def _values(self, unit: Unit, column: Column) -> Mapping[Round, float]:
+    def _values(self, unit: Unit, column: CasePart) -> Mapping[Round, float]:
         return self.measured.nodes[unit.node].step_s.get(column, {}).get(unit, {})
 
     def _by_round(self, unit: Unit, column: int) -> np.ndarray:

@@ -42,7 +42,7 @@ class Unit(NamedTuple):
     device: int | None
 
 
-class Column(NamedTuple):
+class CasePart(NamedTuple):
     """A part of a case; the case by its factors, as JSON."""
 
     case: str
@@ -55,7 +55,7 @@ Round = tuple[int, int]
 
 @dataclass
 class Node:
-    """What one node measured: step times by column, unit and round, s; its properties, and the state it was in.
+    """What one node measured: step times by part of a case, unit and round, s; its properties, and the state it was in.
 
     It may be a link too: between two nodes, its `ends`. `conditions` are quantities by case and round, such as
     temperatures; `failures` are the messages of failed trials. `trouble` is why it has not done its part, empty if it
@@ -63,7 +63,7 @@ class Node:
     """
 
     name: str
-    step_s: dict[Column, dict[Unit, dict[Round, float]]] = field(default_factory=dict)
+    step_s: dict[CasePart, dict[Unit, dict[Round, float]]] = field(default_factory=dict)
     properties: dict[str, str] = field(default_factory=dict)
     conditions: dict[str, dict[Round, dict[str, float]]] = field(default_factory=dict)
     failures: Counter[str] = field(default_factory=Counter)
@@ -177,7 +177,7 @@ def add(node: Node, number: int, record: Record) -> None:
     at = (number, record.trial)
     for (device, part), step_s in _levels(record).items():
         unit = Unit(node.name, device)
-        node.step_s.setdefault(Column(case, part), {}).setdefault(unit, {})[at] = step_s
+        node.step_s.setdefault(CasePart(case, part), {}).setdefault(unit, {})[at] = step_s
     node.conditions.setdefault(case, {})[at] = conditions(record)
     node.properties |= properties(record)
 

@@ -110,7 +110,7 @@ def of_nodes(description: Description, number: int) -> Plan:
 
     Raises `UserError` if there is none, or if the description is invalid.
     """
-    cases = [each for each in factors.expand(description) if _converted(each).get("nodes", 1) == number]
+    cases = [settings for settings in factors.expand(description) if _converted(settings).get("nodes", 1) == number]
     plan = from_description(dataclasses.replace(description, base={}, axes={}, zips=(), cases=cases))
     assert plan.suite is not None
     numbers = {msgspec.json.encode(case.settings): case.case_numbers for case in plan.suite.cases}
@@ -144,15 +144,15 @@ def _suite(
     """The distinct cases of a description with a name, each with its own name and its numbers in the plan."""
     assert description.name is not None
     numbers = {msgspec.json.encode(case): number for number, case in enumerate(_distinct(decided))}
-    found: dict[bytes, SuiteCase] = {}
-    for name, each, case in zip(names, wanted, decided, strict=True):
-        settings = each.of_suite
+    suite_cases: dict[bytes, SuiteCase] = {}
+    for name, request, case in zip(names, wanted, decided, strict=True):
+        settings = request.of_suite
         new = SuiteCase(name=name, settings=settings, case_numbers=[])
-        known = found.setdefault(msgspec.json.encode(settings), new)
+        known = suite_cases.setdefault(msgspec.json.encode(settings), new)
         if case and (number := numbers[msgspec.json.encode(case)]) not in known.case_numbers:
             known.case_numbers.append(number)
     return suite.make_suite(
-        description.name, description.version, list(found.values()), description.trials, description.design
+        description.name, description.version, list(suite_cases.values()), description.trials, description.design
     )
 
 
@@ -177,16 +177,16 @@ def _decide(tables: Sequence[Settings]) -> tuple[list[_Wanted], list[Case | None
     cases: list[Case | None] = []
     chosen: dict[tuple[str, str], Case] = {}
     refused: dict[str, list[Settings]] = defaultdict(list)
-    for each in wanted:
-        asked = each.asked
+    for request in wanted:
+        asked = request.asked
         try:
-            ability = supported[each.asks]
+            ability = supported[request.asks]
             if isinstance(ability, UserError):
                 raise ability
             made = problem(asked.problem)
-            case = make_case(each.of(made, ability), made, each.framework, ability)
+            case = make_case(request.of(made, ability), made, request.framework, ability)
         except UserError as error:
-            refused[str(error)].append(each.settings)
+            refused[str(error)].append(request.settings)
             cases.append(None)
             continue
         cases.append(case)
@@ -273,16 +273,16 @@ def _known(what: str, name: str, known: Collection[str]) -> None:
 def _ask(wanted: Sequence[_Wanted]) -> dict[_Asks, Ability | UserError]:
     """What each framework supports of each problem on each GPU, or on the first ones, or why it cannot be used."""
     frameworks: dict[tuple[str, int | None, int | None], dict[str, None]] = defaultdict(dict)
-    for problem, name, gpu, devices in (each.asks for each in wanted):
+    for problem, name, gpu, devices in (request.asks for request in wanted):
         frameworks[problem, gpu, devices][name] = None
     supported: dict[_Asks, Ability | UserError] = {}
     for (problem, gpu, devices), names in frameworks.items():
         known = registry.implementing(problem)
         shown = gpus.environment(gpu, os.environ, devices)
-        found = abilities(problem, [name for name in names if name in known], shown)
+        answers = abilities(problem, [name for name in names if name in known], shown)
         for name in names:
             no = UserError(
                 f"{name} has no implementation of {problem}; frameworks that have one: {', '.join(known) or 'none'}"
             )
-            supported[problem, name, gpu, devices] = found.get(name, no)
+            supported[problem, name, gpu, devices] = answers.get(name, no)
     return supported

@@ -195,7 +195,7 @@ def _parallel(asked: CaseRequest, framework: str, support: Support) -> Parallel:
     by_itself = asked.devices == 1 or asked.independent
     alone: tuple[Parallel, ...] = ("none",) if by_itself else ()
     if asked.parallel and asked.parallel not in (*support.parallel, *alone):
-        does = ", ".join(each for each in support.parallel if each != "none")
+        does = ", ".join(way for way in support.parallel if way != "none")
         remedy = f"it supports: {does}" if does else "omit it"
         raise UserError(f"{asked.problem} in {framework} does not support --parallel={asked.parallel}; {remedy}")
     return "none" if by_itself else asked.parallel or support.parallel[0]

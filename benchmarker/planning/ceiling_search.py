@@ -65,7 +65,7 @@ def resources(names: Sequence[str], precisions: Sequence[str], where: Settings) 
     """Settings of each resource in each framework and precision; `where` are those of the device."""
     rows = MATVEC_ROWS.values()
     whole: list[Settings] = [
-        {"problem": "gemm", "framework": name, "precision": each} for name, each in product(names, precisions)
+        {"problem": "gemm", "framework": name, "precision": precision} for name, precision in product(names, precisions)
     ]
     few: list[Settings] = [
         {"problem": problem, "framework": name, "precision": precision, rows_option: count}
@@ -74,7 +74,7 @@ def resources(names: Sequence[str], precisions: Sequence[str], where: Settings) 
         if precision != "int8" and name in registry.implementing(problem)  # int8 is multiplied by more rows only
     ]
     arrays: list[Settings] = [{"problem": "stream", "framework": name, "op": op} for name, op in product(names, OPS)]
-    return [{**each, **where} for each in (*whole, *few, *arrays)]
+    return [{**work, **where} for work in (*whole, *few, *arrays)]
 
 
 def search(settings: Sequence[Settings]) -> Plan:
@@ -179,16 +179,16 @@ def quick_ceilings_of(surveyed: Sequence[Record]) -> list[Ceiling]:
 
 def ceilings_of(searched: Sequence[Record], measured: Sequence[Record], method: Method = "thorough") -> list[Ceiling]:
     """A ceiling for each winner with a successful trial."""
-    sizes = Counter(kind(each.records[0].case) for each in Cases.of(searched))
-    found = []
-    for each in Cases.of(measured):
-        good = [(rate, record) for record in each.records if (rate := rate_of(record))]
+    sizes = Counter(kind(case.records[0].case) for case in Cases.of(searched))
+    highest = []
+    for group in Cases.of(measured):
+        good = [(rate, record) for record in group.records if (rate := rate_of(record))]
         rates, first = [rate for rate, _ in good], good[0][1] if good else None
         if first is None or (device := key_of(first)) is None:
             continue
         case = first.case
         spread = rates if method == "thorough" else _block_rates(first)
-        found.append(
+        highest.append(
             Ceiling(
                 method=method,
                 resource=resource_of(case),
@@ -208,7 +208,7 @@ def ceilings_of(searched: Sequence[Record], measured: Sequence[Record], method: 
                 run_id=first.run_id if method == "thorough" else None,
             )
         )
-    return found
+    return highest
 
 
 def rate_of(record: Record) -> float | None:

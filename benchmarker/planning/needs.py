@@ -103,10 +103,10 @@ def describe_case(problem: Problem, asked: CaseRequest, supported: Mapping[str, 
     usable = any(isinstance(ability, Ability) for ability in supported.values())
     if usable and all(reasons.values()):
         raise UserError("; ".join(dict.fromkeys(filter(None, reasons.values()))))
-    found = needs(problem, parameters.resolve(problem, asked.params, platform), asked.mode, asked.precision)
+    needed = needs(problem, parameters.resolve(problem, asked.params, platform), asked.mode, asked.precision)
     here = [device for device in chosen.values() if device.platform == platform]
-    memories = dict.fromkeys(_memory(device, found.memory_bytes) for device in here)
-    return DescribedCase(found, list(memories), reasons)
+    memories = dict.fromkeys(_memory(device, needed.memory_bytes) for device in here)
+    return DescribedCase(needed, list(memories), reasons)
 
 
 def _devices(

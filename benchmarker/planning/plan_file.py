@@ -33,17 +33,17 @@ def read(path: Path, name: str | None = None) -> Description:
 
     Raises `UserError` with the file and the line or key if something is wrong.
     """
-    found = toml.load(path)
+    document = toml.load(path)
     try:
-        return _describe({"name": name or path.stem, **found})
+        return _describe({"name": name or path.stem, **document})
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
 
 
-def _describe(found: Mapping[str, Any]) -> Description:
-    base = {name: value for name, value in found.items() if name not in (*_OF_THE_PLAN, *_TABLES)}
+def _describe(document: Mapping[str, Any]) -> Description:
+    base = {name: value for name, value in document.items() if name not in (*_OF_THE_PLAN, *_TABLES)}
     base = _table("", base, _Value)
-    measuring = _table("measuring.", take("measuring", found.get("measuring", {}), dict[str, Any]), _Value)
+    measuring = _table("measuring.", take("measuring", document.get("measuring", {}), dict[str, Any]), _Value)
     for name in base.keys() & set(Measuring.__struct_fields__):
         raise UserError(f"{name} is at the top level; move it to [measuring]")
     for name in measuring:
@@ -51,10 +51,12 @@ def _describe(found: Mapping[str, Any]) -> Description:
             raise UserError(f"[measuring] has no {name}; there are: {', '.join(Measuring.__struct_fields__)}")
     return Description(
         base=base | measuring,
-        axes=_table("axes.", take("axes", found.get("axes", {}), dict[str, Any]), list[_Value]),
-        zips=[_table("zip.", table, list[_Value]) for table in take("zip", found.get("zip", []), list[dict[str, Any]])],
-        cases=[_case(table) for table in take("case", found.get("case", []), list[dict[str, Any]])],
-        **{name: take(name, found[name], kind) for name, kind in _OF_THE_PLAN.items() if name in found},
+        axes=_table("axes.", take("axes", document.get("axes", {}), dict[str, Any]), list[_Value]),
+        zips=[
+            _table("zip.", table, list[_Value]) for table in take("zip", document.get("zip", []), list[dict[str, Any]])
+        ],
+        cases=[_case(table) for table in take("case", document.get("case", []), list[dict[str, Any]])],
+        **{name: take(name, document[name], kind) for name, kind in _OF_THE_PLAN.items() if name in document},
     )
 
 

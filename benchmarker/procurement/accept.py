@@ -130,15 +130,15 @@ def _measured(records: Sequence[Record], unrun: Sequence[MissingTrials]) -> dict
 
     for record in {record.trial_id: record for record in records}.values():
         group(record.case, record.machine.host).records.append(record)
-    for each in unrun:
-        group(each.case, hosts.get(each.run_id, "unknown")).unrun.append(each)
+    for lacking in unrun:
+        group(lacking.case, hosts.get(lacking.run_id, "unknown")).unrun.append(lacking)
     return groups
 
 
 def _nearest(wanted: Factors, free: Sequence[Factors]) -> str | None:
     """Return how the most similar configuration of the same problem differs, of those that no case matches; or None."""
-    same = [each for each in free if "problem" in wanted and each["problem"] == wanted["problem"]]
-    differing = [[name for name in wanted if each.get(name) != wanted[name]] for each in same]
+    same = [factors for factors in free if "problem" in wanted and factors["problem"] == wanted["problem"]]
+    differing = [[name for name in wanted if factors.get(name) != wanted[name]] for factors in same]
     if not same or not wanted.keys() <= same[0].keys():
         return None
     nearest, differ = min(zip(same, differing, strict=True), key=lambda pair: len(pair[1]))
@@ -154,7 +154,7 @@ def _unwell(group: _Measured) -> list[str]:
         f"{part(count, number, 'trial')} failed: {kind}: {first[kind].message}"
         for kind, count in Counter(error.kind for error in errors).items()
     ]
-    return [*reasons, *(f"{each.trials} trial(s) of run {each.run_id} not run" for each in group.unrun)]
+    return [*reasons, *(f"{lacking.trials} trial(s) of run {lacking.run_id} not run" for lacking in group.unrun)]
 
 
 def _judged(wanted: Wanted, name: str, group: _Measured, derive: Derive) -> CaseOutcome:

@@ -62,7 +62,7 @@ def completeness_of(results: Iterable[Path], records: Sequence[Record]) -> Compl
             or record.trial >= plan.trials
             or record.design.session != plan.session_of(record.trial)
         ]
-        unrun |= {(each.run_id, msgspec.json.encode(each.case)): each for each in _missing(plan, kept)}
+        unrun |= {(lacking.run_id, msgspec.json.encode(lacking.case)): lacking for lacking in _missing(plan, kept)}
     return Completeness(tuple(unrun.values()), tuple(left_out), tuple(faults))
 
 

@@ -67,10 +67,10 @@ class Costs(Struct, frozen=True):
         Raises `UserError` if there is no entry for the side, or several.
         """
         names = dict.fromkeys(filter(None, (role, name, name.partition("=")[2].partition(" execution=")[0])))
-        given = [each for each in names if each in self.sides]
+        given = [name for name in names if name in self.sides]
         who = f"the {role} ({name})" if role else name
         if not given:
-            tables = " or ".join(f"[side.{_key(each)}]" for each in (role, name) if each)
+            tables = " or ".join(f"[side.{_key(word)}]" for word in (role, name) if word)
             raise UserError(f"{self.path} has no costs for {who}; add {tables}")
         if len(given) > 1:
             raise UserError(f"{self.path} names {who} twice, as {' and '.join(given)}; leave one out")
@@ -82,19 +82,21 @@ def read(path: Path) -> Costs:
 
     Raises `UserError` naming the file and the key if the file is not valid.
     """
-    found = toml.load(path)
+    document = toml.load(path)
     try:
-        if "currency" not in found:
+        if "currency" not in document:
             raise UserError("it needs currency")
-        currency = toml.take("currency", found.pop("currency"), Annotated[str, Meta(min_length=1, max_length=20)])
-        tables = toml.take("side", found.pop("side", {}), dict[str, dict[str, Any]])
+        currency = toml.take("currency", document.pop("currency"), Annotated[str, Meta(min_length=1, max_length=20)])
+        tables = toml.take("side", document.pop("side", {}), dict[str, dict[str, Any]])
         if not tables:
             raise UserError("it has no table [side.NAME]")
-        for key in found:
+        for key in document:
             if key not in Inputs.__struct_fields__:
                 known = ", ".join(("currency", "side", *Inputs.__struct_fields__))
                 raise UserError(f"there is no key {key}; there are: {known}")
-        sides = {name: toml.take_table(f"side.{_key(name)}", found | table, Inputs) for name, table in tables.items()}
+        sides = {
+            name: toml.take_table(f"side.{_key(name)}", document | table, Inputs) for name, table in tables.items()
+        }
         for name, side in sides.items():
             if side.price == 0 and side.electricity_price_per_kWh == 0:
                 raise UserError(
@@ -153,13 +155,13 @@ class Basis(Struct, frozen=True, kw_only=True):
 def basis(name: str, inputs: Inputs, records: Sequence[Record]) -> Basis:
     """Return the basis of the cost of a side, from its successful trials."""
     measured = [mean_power(record) for record in records if record.error is None]
-    used = [power for each in measured if (power := each or inputs.power_W) is not None]
+    used = [power for own_W in measured if (power := own_W or inputs.power_W) is not None]
     power = median(used) if used else None
     return Basis(
         name=name,
         inputs=inputs,
         trials=len(measured),
-        measured=sum(each is not None for each in measured),
+        measured=sum(own_W is not None for own_W in measured),
         used_power_W=power,
         cost_per_hour=None if power is None else inputs.per_s(power) * 3600,
     )

@@ -63,14 +63,14 @@ class Wanted:
 
 def read(path: Path) -> list[Wanted]:
     """Read the cases in a file. Raises `UserError` naming the file and the key if the file is not valid."""
-    found = toml.load(path)
+    document = toml.load(path)
     try:
-        version = toml.take("format_version", found.pop("format_version", FORMAT_VERSION), int)
+        version = toml.take("format_version", document.pop("format_version", FORMAT_VERSION), int)
         if version != FORMAT_VERSION:
             raise UserError(f"format_version is {version}; this version of benchmarker reads {FORMAT_VERSION}")
-        tables = toml.take("case", found.pop("case", []), list[dict[str, Any]])
-        if found:
-            raise UserError(f"there is no key {next(iter(found))}; there are: format_version, case")
+        tables = toml.take("case", document.pop("case", []), list[dict[str, Any]])
+        if document:
+            raise UserError(f"there is no key {next(iter(document))}; there are: format_version, case")
         if not tables:
             raise UserError("it has no [[case]]")
         return [_wanted(f"case {number}", table) for number, table in enumerate(tables, 1)]
@@ -168,8 +168,8 @@ def draft(
     left_out = []
     for name, group in zip(names(factors).whole, cases, strict=True):
         metrics = [derive(record)[metric] for record in group.records]
-        values = [each.value for each in metrics if each.value is not None]
-        if reason := _why_not(group, values, [each.reason for each in metrics], scatters=scatters):
+        values = [metric.value for metric in metrics if metric.value is not None]
+        if reason := _why_not(group, values, [metric.reason for metric in metrics], scatters=scatters):
             left_out.append(f"{name}: {reason}")
         else:
             kept.append((name, group, metrics, values))

@@ -48,7 +48,7 @@ def default_metrics(known: Mapping[str, Metric]) -> list[str]:
     return [THROUGHPUT, *(name for name, metric in known.items() if metric.scored and name != THROUGHPUT)]
 
 
-class Side(Struct, frozen=True, kw_only=True):
+class ScoredSide(Struct, frozen=True, kw_only=True):
     """One side's trials of all cases: their suites, how many were planned and succeeded, and what is missing.
 
     `warnings` holds what makes the side doubtful, by kind: `disturbed` trials, trials too `short` to detect
@@ -109,8 +109,8 @@ class Score(Struct, frozen=True, kw_only=True):
     `shared` says in words what all cases have in common.
     """
 
-    baseline: Side
-    contender: Side
+    baseline: ScoredSide
+    contender: ScoredSide
     metrics: list[MetricScore]
     unmatched: list[str]
     notes: list[str]
@@ -124,7 +124,7 @@ class Scores(Struct, frozen=True, kw_only=True):
     `costs` holds the basis of each side, if there are costs. `missing` counts what is missing in any score.
     """
 
-    sides: list[Side]
+    sides: list[ScoredSide]
     rankings: list[MetricRanking]
     scores: list[Score]
     weights: list[Weight]
@@ -175,13 +175,13 @@ def score(
     bases = []
     if costs:
         inputs = _inputs(costs, sides)
-        bases = [basis(*each) for each in zip(sides.names, inputs, records, strict=True)]
+        bases = [basis(*side) for side in zip(sides.names, inputs, records, strict=True)]
         derive = with_costs(derive, _by_trial(sides, inputs), costs.currency)
     known = derive(records[0][0])
     if unknown := [name for name in metrics if name not in known]:
         raise UserError(f"no metric is named {unknown[0]!r}; there are: {', '.join(known)}")
     judged = _judged(sides, metrics, derive, weights, rules)
-    summaries = [_side(*each) for each in zip(sides.names, groups, sides.unrun, strict=True)]
+    summaries = [_side(*side) for side in zip(sides.names, groups, sides.unrun, strict=True)]
     scores = []
     for index in range(1, len(sides.names)):
         made = sides.made[0, index]
@@ -206,7 +206,7 @@ def score(
                     [sides.unrun[0], sides.unrun[index], sides.astray],
                     len(made.unmatched),
                     len(weights.unused(common)),
-                    [each for each in scored if each.metric in required],
+                    [metric for metric in scored if metric.metric in required],
                 ),
                 shared=made.shared,
             )
@@ -215,7 +215,7 @@ def score(
     return Scores(
         sides=summaries,
         rankings=[
-            rank(name, sides.names, {pair: each.mean for (pair, own), each in judged.items() if own == name})
+            rank(name, sides.names, {pair: mean.mean for (pair, own), mean in judged.items() if own == name})
             for name in metrics
         ],
         scores=scores,
@@ -225,16 +225,16 @@ def score(
         missing=_missing(
             records,
             [*sides.unrun, sides.astray],
-            sum(len(each.unmatched) for each in scores),
+            sum(len(score.unmatched) for score in scores),
             len(weights.unused([_common(match) for match in matches])),
-            [metric for each in scores for metric in each.metrics if metric.metric in required],
+            [metric for score in scores for metric in score.metrics if metric.metric in required],
         ),
     )
 
 
 def _in_turns(matches: Sequence[matching.Match], scored: Sequence[MetricScore]) -> list[str]:
     """Return how to measure two sides in turns that were not interleaved."""
-    unpaired = any(each.mean and each.mean.method.startswith("unpaired") for each in scored)
+    unpaired = any(metric.mean and metric.mean.method.startswith("unpaired") for metric in scored)
     return list(filter(None, [advice(matches)])) if unpaired else []
 
 
@@ -273,16 +273,16 @@ def _missing(
     """Count what was requested and is not in the score, by kind."""
     missing = Counter(
         {
-            "trial(s) failed": sum(record.error is not None for each in records for record in each),
-            "trial(s) not run": sum(each.trials for several in unrun for each in several),
+            "trial(s) failed": sum(record.error is not None for side in records for record in side),
+            "trial(s) not run": sum(lacking.trials for several in unrun for lacking in several),
             "case(s) without a counterpart": unmatched,
             "weight(s) of no case": unused,
         }
     )
-    for each in required:
-        lacking = sum(bool(case.missing) for case in each.by_case if case.weight)
-        missing[f"case(s) in which trials have no {each.metric}"] += lacking
-        missing[f"score of {each.metric}"] += int(each.mean is None and not lacking)
+    for name in required:
+        lacking = sum(bool(case.missing) for case in name.by_case if case.weight)
+        missing[f"case(s) in which trials have no {name.metric}"] += lacking
+        missing[f"score of {name.metric}"] += int(name.mean is None and not lacking)
     return {what: number for what, number in missing.items() if number}
 
 
@@ -314,16 +314,16 @@ def _judged(
 def _metric(judged: _Judged, others: int) -> MetricScore:
     """Return the score in one metric; `others` is the number of cases without a counterpart."""
     cases, mean = judged.cases, judged.mean
-    metric = next(each.metric for case in cases for each in (case.baseline, case.contender) if each.metric)
+    metric = next(side.metric for case in cases for side in (case.baseline, case.contender) if side.metric)
     turn = -1 if metric.better == "lower" else 1
     by_case = [_case(case, weight, turn) for case, weight in zip(cases, judged.weights, strict=True)]
-    counted = [each for each in by_case if each.weight]
-    reasons = [reason for each in counted for reason in each.missing]
+    counted = [case for case in by_case if case.weight]
+    reasons = [reason for case in counted for reason in case.missing]
     return MetricScore(
         metric=cases[0].rules.metric,
         unit=metric.unit,
         better=metric.better,
-        scored=sum(each.ratio is not None for each in counted),
+        scored=sum(case.ratio is not None for case in counted),
         cases=len(counted) + others,
         mean=mean,
         reason=None if mean else reasons[0] if reasons else "every case has weight 0",
@@ -376,16 +376,16 @@ def _notes(matches: Sequence[matching.Match]) -> list[str]:
     return [f"({count} of {len(matches)} cases) {note}" for note, count in notes.items()]
 
 
-def _side(name: str, groups: Sequence[Sequence[Record]], unrun: Sequence[MissingTrials]) -> Side:
+def _side(name: str, groups: Sequence[Sequence[Record]], unrun: Sequence[MissingTrials]) -> ScoredSide:
     """Summarise one side from its records by case, and its trials without a record."""
     records = [record for group in groups for record in group]
     failed: dict[tuple[str, str], list[Failure]] = {}
     for record in records:
         if record.error:
             failed.setdefault((names.name(factors_of(record.case)), record.error.kind), []).append(record.error)
-    asked = len(records) + sum(each.trials for each in unrun)
+    asked = len(records) + sum(lacking.trials for lacking in unrun)
     ok = sum(record.error is None for record in records)
-    return Side(
+    return ScoredSide(
         name=name,
         suites=suites_of(records),
         asked=asked,
@@ -393,6 +393,8 @@ def _side(name: str, groups: Sequence[Sequence[Record]], unrun: Sequence[Missing
         success=ok / asked,
         disturbed=count(groups).number,
         failed=[f"{case}: {len(errors)} x {kind}: {errors[0].message}" for (case, kind), errors in failed.items()],
-        unrun=[f"{names.name(factors_of(each.case))}: {each.trials} of run {each.run_id}" for each in unrun],
+        unrun=[
+            f"{names.name(factors_of(lacking.case))}: {lacking.trials} of run {lacking.run_id}" for lacking in unrun
+        ],
         warnings=diagnosis.doubts(groups),
     )

@@ -97,10 +97,10 @@ def of_axis(
         names, lambda one, two: matching.by(records, axis, values[names[one]], values[names[two]], side_of)
     )
     missing: dict[str | None, list[MissingTrials]] = {}
-    for each in unrun:
-        known = factors_of(each.case)
+    for lacking in unrun:
+        known = factors_of(lacking.case)
         name = matching.side_name(axes, matching.value_of(axes, known)) if known.keys() >= set(axes) else None
-        missing.setdefault(name, []).append(each)
+        missing.setdefault(name, []).append(lacking)
     return Sides(names, made, tuple(missing.get(name, []) for name in names), missing.get(None, []))
 
 
@@ -109,12 +109,14 @@ def _every_pair(names: Sequence[str], match: Callable[[int, int], Matching]) -> 
     made = {}
     for one, two in combinations(range(len(names)), 2):
         try:
-            found = match(one, two)
+            matched = match(one, two)
         except UserError:
             if one == 0:
                 raise
-            found = Matching(())
-        made[one, two] = replace(found, matches=tuple(_named(each, names[one], names[two]) for each in found.matches))
+            matched = Matching(())
+        made[one, two] = replace(
+            matched, matches=tuple(_named(match, names[one], names[two]) for match in matched.matches)
+        )
     return made
 
 

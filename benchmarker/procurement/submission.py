@@ -143,7 +143,7 @@ def _suite(plan: Plan, expected: PlannedSuite | None) -> Iterator[Finding]:
 
 def _departures(settings: dict[str, bool | int | float | str | None], case: Case) -> list[str]:
     """Return in what a case is not as its suite requests; what a framework decides or a machine chooses may differ."""
-    found = {**structs.asdict(case), **structs.asdict(case.measuring), **case.params}
+    values = {**structs.asdict(case), **structs.asdict(case.measuring), **case.params}
     wanted = with_defaults(settings)
     if "compile" not in settings:
         del wanted["compile"]  # some frameworks compile every step
@@ -153,14 +153,14 @@ def _departures(settings: dict[str, bool | int | float | str | None], case: Case
         wanted |= parameters.resolve(problem, given, case.device)
     except UserError as error:
         return [f"its parameters cannot be checked: {error}"]
-    return changes(wanted, found, wanted)
+    return changes(wanted, values, wanted)
 
 
 def _name(plan: Plan, number: int) -> str:
     """Return the name of a case, as its suite or its factors give it."""
-    for each in plan.suite.cases if plan.suite else ():
-        if number in each.case_numbers:
-            return str(each)
+    for planned in plan.suite.cases if plan.suite else ():
+        if number in planned.case_numbers:
+            return str(planned)
     case = plan.cases[number]
     return label({"problem": case.problem, "framework": case.framework, **case.params}, _NAMED + list(case.params))
 
@@ -240,7 +240,9 @@ def _environment(records: Sequence[Record]) -> Iterator[Finding]:
 
 
 def _libraries(record: Record) -> str:
-    return " ".join([record.software.python, *(f"{name} {each}" for name, each in record.software.libraries.items())])
+    return " ".join(
+        [record.software.python, *(f"{name} {version}" for name, version in record.software.libraries.items())]
+    )
 
 
 def _repeated(plan: Plan, records: Sequence[Record]) -> Iterator[Finding]:

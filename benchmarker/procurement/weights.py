@@ -44,11 +44,11 @@ class Weights:
         """Return a line for each entry that applies to no case, with the reason."""
         used = [self._entry(factors) for factors in several]
         lines = []
-        for each in self.entries:
-            if not any(each is entry for entry in used):
-                shadowed = any(selects(each.match, factors) for factors in several)
-                why = "an entry before it matches first" if shadowed else why_none(each.match, several)
-                lines.append(f"the weight {each.weight:g} applies to no case: {why}")
+        for weight in self.entries:
+            if not any(weight is entry for entry in used):
+                shadowed = any(selects(weight.match, factors) for factors in several)
+                why = "an entry before it matches first" if shadowed else why_none(weight.match, several)
+                lines.append(f"the weight {weight.weight:g} applies to no case: {why}")
         return lines
 
 

@@ -119,41 +119,46 @@ def command(
             for reason in plan.left_out:
                 progress.say(f"left out: {reason}")
             searched, measured, folder = measure(plan, trials, results, progress, resume=resume)
-        found = ceilings_of(searched, measured)
-        keep(found, folder / store.CEILINGS)
+        highest = ceilings_of(searched, measured)
+        keep(highest, folder / store.CEILINGS)
         records = [*searched, *measured]
     else:
-        plan, measured, found = measure_quickly(names, wanted, where)
+        plan, measured, highest = measure_quickly(names, wanted, where)
         records = measured
-    missing = _missing(plan, wanted, found)
+    missing = _missing(plan, wanted, highest)
     told = [f"failed: {record.trial_id}: {record.error.message}" for record in records if record.error]
     told += [f"not measured: {kind}" for kind in missing]
     if not thorough:
         about = duration_text(thorough_s(plan, trials))
         told.append(f"note: {QUICK_NOTE}; --thorough measures them in about {about}")
     return Output(
-        _output(found),
-        [_plain(ceiling) for ceiling in found],
+        _output(highest),
+        [_plain(ceiling) for ceiling in highest],
         1 if missing or any(record.error for record in measured) else 0,
         notes=[Text(text, err=True) for text in told],
         stored=f"records: {folder}" if thorough else "",
     )
 
 
-def _missing(plan: Plan, precisions: Sequence[str], found: Sequence[Ceiling]) -> list[str]:
+def _missing(plan: Plan, precisions: Sequence[str], highest: Sequence[Ceiling]) -> list[str]:
     """Return the kinds of a search that have no ceiling, and the precisions that no framework supports here."""
-    had = {(each.resource, each.framework, each.precision) for each in found}
+    had = {(ceiling.resource, ceiling.framework, ceiling.precision) for ceiling in highest}
     kinds = dict.fromkeys((resource_of(case), case.framework, case.precision) for case in plan.cases)
     done = {precision for resource, _, precision in kinds if resource == "compute"}
-    return [*(" ".join(kind) for kind in kinds if kind not in had), *(each for each in precisions if each not in done)]
+    return [
+        *(" ".join(kind) for kind in kinds if kind not in had),
+        *(precision for precision in precisions if precision not in done),
+    ]
 
 
-def _output(found: Sequence[Ceiling]) -> Iterator[Part]:
+def _output(shown: Sequence[Ceiling]) -> Iterator[Part]:
     """Yield the ceilings, highest first for each device, resource and precision, with the vendor's peak if known."""
-    if not found:
+    if not shown:
         yield "no ceiling is known; run `benchmarker ceilings` to measure those of this device"
         return
-    ordered = sorted(found, key=lambda each: (str(each.device), each.resource, each.precision, -each.value))
+    ordered = sorted(
+        shown, key=lambda ceiling: (str(ceiling.device), ceiling.resource, ceiling.precision, -ceiling.value)
+    )
     headings = [
         "device",
         "resource",
@@ -167,36 +172,36 @@ def _output(found: Sequence[Ceiling]) -> Iterator[Part]:
         "parameters",
         "measured",
     ]
-    rows = [_row(each) for each in ordered]
+    rows = [_row(ceiling) for ceiling in ordered]
     if any(map(_vendor, ordered)):
         headings += ["vendor peak", "of peak"]
-        rows = [[*row, *_beside(each)] for row, each in zip(rows, ordered, strict=True)]
+        rows = [[*row, *_beside(ceiling)] for row, ceiling in zip(rows, ordered, strict=True)]
     drop = ["vendor peak", "of peak", "trials", "parameters", "measured", "high", "low", "method"]
     yield Table.of(headings, rows, drop=drop)
 
 
-def _unit(each: Ceiling) -> str:
-    return "FLOP/s" if each.resource == "compute" else "B/s"
+def _unit(ceiling: Ceiling) -> str:
+    return "FLOP/s" if ceiling.resource == "compute" else "B/s"
 
 
-def _row(each: Ceiling) -> list[str]:
+def _row(ceiling: Ceiling) -> list[str]:
     return [
-        str(each.device),
-        each.resource,
-        each.precision,
-        f"{each.framework} {each.execution}",
-        *(si(value, _unit(each)) for value in (each.value, each.low, each.high)),
-        each.method,
-        text(each.trials),
-        label(each.params, list(_shown(each))),
-        each.measured_at[:10],
+        str(ceiling.device),
+        ceiling.resource,
+        ceiling.precision,
+        f"{ceiling.framework} {ceiling.execution}",
+        *(si(value, _unit(ceiling)) for value in (ceiling.value, ceiling.low, ceiling.high)),
+        ceiling.method,
+        text(ceiling.trials),
+        label(ceiling.params, list(_shown(ceiling))),
+        ceiling.measured_at[:10],
     ]
 
 
-def _beside(each: Ceiling) -> list[str]:
+def _beside(ceiling: Ceiling) -> list[str]:
     """Return the vendor's peak and the share of it that was reached."""
-    vendor = _vendor(each)
-    return [si(vendor, _unit(each)), "-" if vendor is None else f"{each.value / vendor:.0%}"]
+    vendor = _vendor(ceiling)
+    return [si(vendor, _unit(ceiling)), "-" if vendor is None else f"{ceiling.value / vendor:.0%}"]
 
 
 def _shown(ceiling: Ceiling) -> dict[str, Value]:
@@ -206,10 +211,10 @@ def _shown(ceiling: Ceiling) -> dict[str, Value]:
 
 def _vendor(ceiling: Ceiling) -> float | None:
     """Return the vendor's peak of the device; None if the data file does not contain it."""
-    found = peak(ceiling.device.name)
-    if found is None:
+    vendor = peak(ceiling.device.name)
+    if vendor is None:
         return None
-    return found.products_per_s(ceiling.precision) if ceiling.resource == "compute" else found.bytes_per_s
+    return vendor.products_per_s(ceiling.precision) if ceiling.resource == "compute" else vendor.bytes_per_s
 
 
 def _plain(ceiling: Ceiling) -> dict[str, Any]:

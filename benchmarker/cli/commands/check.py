@@ -80,8 +80,8 @@ def _output(
 ) -> Iterator[Part]:
     rows = []
     for finding in findings:
-        found = finding.check
-        cells = [f"{found.error:.2g}", f"{found.bound:.2g}", found.output] if found else ["-", "-", "-"]
+        check = finding.check
+        cells = [f"{check.error:.2g}", f"{check.bound:.2g}", check.output] if check else ["-", "-", "-"]
         verdict = {True: "ok", False: "WRONG", None: "not checked:"}[finding.ok]
         rows.append([finding.framework, finding.mode, *cells, f"{verdict} {finding.note}".strip()])
     yield Table.of(["framework", "mode", "error", "bound", "worst output", "verdict"], rows)

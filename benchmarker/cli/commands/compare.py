@@ -113,7 +113,7 @@ def command(
     rules = rules_of(level=level, blocks_as_trials=unit == "block", **judging)
     unwanted = verdicts_of(fail_on)
     read = [store.read([result]) for result in results]
-    faults = [fault for _, found in read for fault in found]
+    faults = [fault for _, unread in read for fault in unread]
     tell_unread(faults)
     groups = [(name, records) for name, (records, _) in zip(short_names(results), read, strict=True)]
     refuse_empty([name for name, records in groups if not records])
@@ -135,7 +135,9 @@ def command(
 
         boxes(made.matches, plot)
         click.echo(clean(f"plot: {plot}"), err=True)
-    described = classically or (level == "trial" and any(each.method == "none" for each in family.comparisons))
+    described = classically or (
+        level == "trial" and any(comparison.method == "none" for comparison in family.comparisons)
+    )
     tables = [table for match in made.matches if (table := classical(match))] if described else []
     status = 1 if faults else status_of([*family.comparisons, *family.geometric_means], unwanted, strict)
     parts = (speedups_output if speedup else family_output)(family, wide=wide, verbose=verbose)

@@ -136,16 +136,16 @@ def _part_row(name: str, work: Work) -> list[str]:
 def _published(problem: Problem) -> list[dict[str, Any]]:
     """Return the figures of each published size by formula, beside those that were published."""
     rows = []
-    for each in problem.published:
-        params = problem.params(**each.options)
+    for size in problem.published:
+        params = problem.params(**size.options)
         rows.append(
             {
-                "options": dict(each.options),
+                "options": dict(size.options),
                 "parameters": problem.parameter_count(params),
-                "published_parameters": each.parameters,
+                "published_parameters": size.parameters,
                 "flops": problem.cost(params, "inference", "fp32").flops,
-                "published_flops": each.flops,
-                "source": each.source,
+                "published_flops": size.flops,
+                "source": size.source,
             }
         )
     return rows

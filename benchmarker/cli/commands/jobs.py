@@ -88,7 +88,7 @@ def submit_command(
         if not plan.is_dir():
             submission.check(plan, plan.stem, parts)
         folders = [plan if plan.is_dir() else results / store.new_id() for _ in nodes]
-        scripts = [submission.script(launch, *each) for each in zip(folders, nodes, strict=True)]
+        scripts = [submission.script(launch, *job) for job in zip(folders, nodes, strict=True)]
         return Output(
             ["\n".join(scripts).removesuffix("\n")],
             _one_or_all([{"launcher": name, "script": script} for script in scripts]),
@@ -181,15 +181,15 @@ def _runs_output(runs: Sequence[SubmittedRun]) -> Iterator[Part]:
 
 def _by_failure(records: Sequence[Record]) -> dict[str, list[Record]]:
     """Group records of failed trials by where they failed and why, in words."""
-    found: dict[str, list[Record]] = {}
+    groups: dict[str, list[Record]] = {}
     for record in records:
         assert record.error is not None
         nodes = record.allocation.nodes if record.allocation else [record.machine.host]
         where = record.error.node or ", ".join(nodes)
         rank = "" if record.error.rank is None else f", rank {record.error.rank}"
         text = f"on {where}{rank} in {record.error.stage} ({record.error.kind}): {record.error.message}"
-        found.setdefault(text, []).append(record)
-    return found
+        groups.setdefault(text, []).append(record)
+    return groups
 
 
 def _plain_run(run: SubmittedRun) -> dict[str, Any]:

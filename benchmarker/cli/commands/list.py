@@ -37,8 +37,8 @@ def command(kind: str | None) -> Output:
     No framework is imported. A meter is queried, as by `power`, only by `list meters`.
     """
     plugins = list(registry.registered(PLURALS[kind] if kind else None).values())
-    found = _queried(plugins) if kind == "meters" else {}
-    states = [(plugin, *_state(plugin, found)) for plugin in plugins]
+    probes = _queried(plugins) if kind == "meters" else {}
+    states = [(plugin, *_state(plugin, probes)) for plugin in plugins]
     data = [
         {
             "kind": plugin.kind,

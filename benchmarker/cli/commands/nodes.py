@@ -89,8 +89,8 @@ def run_command(
         except KeyboardInterrupt:
             progress.say(f"interrupted: what the nodes have measured is in {path}; `nodes show {path}` shows it")
             raise
-    found = judge(read_fleet(path), alpha, delta)
-    return Output(fleet_output(found), found, 0 if found.is_ok else 1, stored=f"fleet: {path}")
+    judged = judge(read_fleet(path), alpha, delta)
+    return Output(fleet_output(judged), judged, 0 if judged.is_ok else 1, stored=f"fleet: {path}")
 
 
 @click.command("show")
@@ -125,13 +125,13 @@ def show_command(
             from benchmarker.report.render import render
     with working("reading the nodes"):
         measured = values.read(results)
-        found = judge(measured, alpha, delta or DELTAS["trial"])
+        judged = judge(measured, alpha, delta or DELTAS["trial"])
     if xml:
-        atomic.save(xml, junit_of(str(results[0]), found))
+        atomic.save(xml, junit_of(str(results[0]), judged))
     if output:
         from benchmarker.report.fleet import page
 
-        content = render(page(found))
+        content = render(page(judged))
         atomic.save(output, content)
         click.echo(f"page: {clean(str(output))} ({si(len(content), 'B')})", err=True)
-    return Output(fleet_output(found, every=every), found, 0 if found.is_ok and not measured.faults else 1)
+    return Output(fleet_output(judged, every=every), judged, 0 if judged.is_ok and not measured.faults else 1)

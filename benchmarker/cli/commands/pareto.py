@@ -49,7 +49,7 @@ def command(results: tuple[Path, ...], names: str, pool: bool, wide: bool) -> Ou
         raise UserError("--metric names no metric")
     cases, derive = read_cases(results, pool), load_metrics(results)
     fronts = [front(of_work, metrics, derive) for of_work in by_work(cases)]
-    points = [(point, each) for each in fronts for point in sorted(each.points, key=lambda point: point.values)]
+    points = [(point, group) for group in fronts for point in sorted(group.points, key=lambda point: point.values)]
     if not points:
         raise UserError(f"no configuration has a value of each of {', '.join(metrics)}")
     data = [
@@ -57,13 +57,15 @@ def command(results: tuple[Path, ...], names: str, pool: bool, wide: bool) -> Ou
             "configuration": dict(point.configuration.factors),
             "metrics": dict(zip(metrics, point.values, strict=True)),
             "trials": len(point.configuration.records),
-            "optimal": point.optimal if len(each.points) > 1 else None,
+            "optimal": point.optimal if len(group.points) > 1 else None,
         }
-        for each in fronts
-        for point in each.points
+        for group in fronts
+        for point in group.points
     ]
     return Output(
-        _parts(points, cases, metrics, sum(each.left_out for each in fronts), wide=wide), data, 1 if cases.faults else 0
+        _parts(points, cases, metrics, sum(group.left_out for group in fronts), wide=wide),
+        data,
+        1 if cases.faults else 0,
     )
 
 
@@ -88,13 +90,13 @@ def _parts(
             (number(name, unit, name), [point.values[at] for point, _ in points])
             for at, (name, unit) in enumerate(zip(metrics, units, strict=True))
         ),
-        (Column("verdict", levels=("",)), [_verdict(*each) for each in points]),
+        (Column("verdict", levels=("",)), [_verdict(*pair) for pair in points]),
     ]
     yield Table.of_columns(filled, drop=metrics[:0:-1])
     unlike = executions(point.configuration.records[0].case for point, _ in points)
     for note in filter(None, [unlike, *skewed(cases.records)]):
         yield Text(f"note: {note}", "  ")
-    if alone := sum(len(each.points) == 1 for _, each in points):
+    if alone := sum(len(group.points) == 1 for _, group in points):
         yield Text(
             f"note: {part(alone, len(points), 'configuration', 'has', 'have')} no other of the same work "
             "(problem, mode, precision and parameters), so nothing is compared with it",

@@ -114,7 +114,7 @@ def _watch(
                 now = time.monotonic()
                 over = not samples or (end is not None and now >= end)
                 if now >= show or over:
-                    _show([each.now() for each in several], now - start, live, as_json)
+                    _show([sensor.now() for sensor in several], now - start, live, as_json)
                     show = max(show + SHOW_S, now)
                 if over:
                     break
@@ -149,18 +149,18 @@ def _cells(now: Now) -> list[str]:
 def _show(several: Sequence[Now], elapsed_s: float, live: Live | None, as_json: bool) -> None:
     """Show the current readings of the sensors."""
     if live:
-        rows = [[each.sensor, *_cells(each)] for each in several]
+        rows = [[reading.sensor, *_cells(reading)] for reading in several]
         made = lines(Table.of(["sensor", *_WATCHED, ""], rows, drop=_DROPPED), live.console.width)
         shown = [*made.headings, *made.rows, f"{elapsed_s:.0f} s; press Ctrl-C to stop"]
         live.update(rich_text.Text("\n".join(shown)), refresh=True)
         return
-    for each in several:
+    for reading in several:
         if as_json:
-            print_json_line({"elapsed_s": elapsed_s, **msgspec.to_builtins(each)})
+            print_json_line({"elapsed_s": elapsed_s, **msgspec.to_builtins(reading)})
             continue
-        *cells, trouble = _cells(each)
+        *cells, trouble = _cells(reading)
         known = [f"{name} {cell}" for name, cell in zip(_WATCHED, cells, strict=True) if cell != "-"]
-        click.echo(clean("  ".join([f"{elapsed_s:.1f} s", each.sensor, *known, trouble])).rstrip())
+        click.echo(clean("  ".join([f"{elapsed_s:.1f} s", reading.sensor, *known, trouble])).rstrip())
 
 
 def _plain(several: Sequence[Sensor], probes: Mapping[str, MeterProbe]) -> dict[str, Any]:
@@ -168,17 +168,17 @@ def _plain(several: Sequence[Sensor], probes: Mapping[str, MeterProbe]) -> dict[
     return {
         "sensors": [
             {
-                "meter": each.meter,
-                "id": each.first.id,
-                "domain": each.first.domain,
-                "device": each.first.device,
-                "pci": each.first.pci,
-                "scope": each.first.scope,
-                "shared": each.first.shared,
-                "power_W": each.now().power_W,
-                "channels": [_channel(channel, each.values.get(at)) for at, channel in each.channels.items()],
+                "meter": sensor.meter,
+                "id": sensor.first.id,
+                "domain": sensor.first.domain,
+                "device": sensor.first.device,
+                "pci": sensor.first.pci,
+                "scope": sensor.first.scope,
+                "shared": sensor.first.shared,
+                "power_W": sensor.now().power_W,
+                "channels": [_channel(channel, sensor.values.get(at)) for at, channel in sensor.channels.items()],
             }
-            for each in several
+            for sensor in several
         ],
         "unavailable": [
             {"meter": meter, "what": missing.what, "reason": missing.reason, "message": missing.message}
@@ -212,9 +212,9 @@ def _output(several: Sequence[Sensor], probes: Mapping[str, MeterProbe]) -> Iter
     else:
         yield "No power sensor is available here." if probes else "No meter was queried."
     remarks = {
-        each.name: each.first.scope + ("; a case may cause only part of it" if each.first.shared else "")
-        for each in several
-        if each.first.scope
+        sensor.name: sensor.first.scope + ("; a case may cause only part of it" if sensor.first.shared else "")
+        for sensor in several
+        if sensor.first.scope
     }
     for name, scope in remarks.items():
         yield Text(f"{name} covers {scope}", "  ")
@@ -228,10 +228,10 @@ def _now(several: Sequence[Sensor]) -> Table:
     """Return a row per sensor, without empty columns."""
     headings = ["sensor", "id", "device", *_WATCHED[:1], *_WATCHED[4:], ""]
     rows = []
-    for each in several:
-        power, _, _, _, *rest = _cells(each.now())
-        of_card = each.first.id if each.first.pci else "-"
-        rows.append([each.name, of_card, each.first.device or "-", power, *rest])
+    for sensor in several:
+        power, _, _, _, *rest = _cells(sensor.now())
+        of_card = sensor.first.id if sensor.first.pci else "-"
+        rows.append([sensor.name, of_card, sensor.first.device or "-", power, *rest])
     return Table.of(*_known(headings, rows), drop=_DROPPED)
 
 
@@ -244,13 +244,13 @@ def _known(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[list
 def _read(several: Sequence[Sensor]) -> list[list[str]]:
     """Return what is read from the sensors, a row per quantity; sensors with the same quantity and data share a row."""
     alike: dict[tuple[str, str], list[str]] = {}
-    for each in several:
+    for sensor in several:
         quantities: dict[tuple[str, str], list[str]] = {}
-        for channel in each.channels.values():
+        for channel in sensor.channels.values():
             quantities.setdefault((channel.quantity, _documented(channel)), []).append(channel.what)
         for (quantity, documented), what in quantities.items():
             words = ", ".join(filter(None, what))
-            alike.setdefault((f"{quantity} ({words})" if words else quantity, documented), []).append(each.name)
+            alike.setdefault((f"{quantity} ({words})" if words else quantity, documented), []).append(sensor.name)
     return [[_several(names), line, documented] for (line, documented), names in alike.items()]
 
 

@@ -85,7 +85,7 @@ def command(
         if file or source == "vendor":
             raise UserError("--measure is for this machine; leave it or --ceilings and --roof=vendor out")
         computed = PRECISIONS[precision].compute
-        if not any(each.precision == computed and device in (None, each.device.name) for each in known.known):
+        if not any(ceiling.precision == computed and device in (None, ceiling.device.name) for ceiling in known.known):
             measure_quickly(registry.implementing("gemm"), [computed], {})
             known = _known(file, source)
     name = device or _only_device(known, source)
@@ -94,8 +94,8 @@ def command(
     problem.refuse(params, mode)
     vendor = peak(name)
     memory_bytes = memory_gb * GB if memory_gb else vendor.memory_bytes if vendor else None
-    found = predict(problem, params, mode, precision, roof, memory_bytes)
-    return Output(_output(found, source, verbose=verbose), found)
+    prediction = predict(problem, params, mode, precision, roof, memory_bytes)
+    return Output(_output(prediction, source, verbose=verbose), prediction)
 
 
 def _known(file: Path | None, source: Source) -> Ceilings:
@@ -106,15 +106,15 @@ def _known(file: Path | None, source: Source) -> Ceilings:
         return known
     if source == "vendor":
         raise UserError("--roof=vendor takes the vendor's data sheet; leave --ceilings out")
-    found = ceilings.read(file)
-    if isinstance(found, Fault):
-        raise UserError(f"cannot read {found}; `benchmarker ceilings` stores ceilings.json in the folder of its run")
-    return Ceilings(tuple(found))
+    stored = ceilings.read(file)
+    if isinstance(stored, Fault):
+        raise UserError(f"cannot read {stored}; `benchmarker ceilings` stores ceilings.json in the folder of its run")
+    return Ceilings(tuple(stored))
 
 
 def _only_device(known: Ceilings, source: Source) -> str:
     """Return the device whose ceilings are known; raises `UserError` if there is none, or more than one."""
-    devices = list(dict.fromkeys(str(each.device) for each in known.known))
+    devices = list(dict.fromkeys(str(ceiling.device) for ceiling in known.known))
     if source == "vendor":
         raise UserError("--roof=vendor needs a device: give --device=NAME")
     if not devices:
@@ -129,29 +129,31 @@ def _only_device(known: Ceilings, source: Source) -> str:
 
 def _platform(device: str, known: Ceilings, source: Source) -> str:
     """Return the platform of a device, which decides on the defaults of options; vendors' devices are accelerators."""
-    platforms = (each.device.platform for each in known.known if device in (each.device.name, str(each.device)))
+    platforms = (
+        ceiling.device.platform for ceiling in known.known if device in (ceiling.device.name, str(ceiling.device))
+    )
     return "gpu" if source == "vendor" else next(platforms)
 
 
-def _output(found: Prediction, source: Source, *, verbose: bool) -> Iterator[Part]:
+def _output(prediction: Prediction, source: Source, *, verbose: bool) -> Iterator[Part]:
     """Yield what is predicted, what fits, and what would make one doubt it."""
-    yield Text(f"{found.name} {found.precision}", "  ")
-    yield from roof_output(found.roof)
+    yield Text(f"{prediction.name} {prediction.precision}", "  ")
+    yield from roof_output(prediction.roof)
     yield ""
     headings = ["phase", "times", "predicted", "at least", "bound by", "weights", "cache", "activations"]
-    told_apart = any(each.weight_bytes for each in found.phases)
-    rows = [_row(each, told_apart=told_apart) for each in found.phases]
+    told_apart = any(phase.weight_bytes for phase in prediction.phases)
+    rows = [_row(phase, told_apart=told_apart) for phase in prediction.phases]
     yield Table.of(headings if told_apart else [*headings[:-3], "bytes"], rows, drop=["times"])
     if verbose:
         yield ""
-        parts = [(each.name, part) for each in found.phases for part in each.parts]
+        parts = [(phase.name, part) for phase in prediction.phases for part in phase.parts]
         rows = [
             [phase, part.scope, si(part.time_s, "s"), part.bound, si(part.flops, "FLOP"), si(part.bytes, "B")]
             for phase, part in parts
         ]
         yield Table.of(["phase", "scope", "predicted", "bound by", "FLOPs", "bytes"], rows)
     yield ""
-    for line in _sentences(found, source):
+    for line in _sentences(prediction, source):
         yield Text(line, "  ")
 
 
@@ -163,25 +165,31 @@ def _row(phase: Phase, *, told_apart: bool) -> list[str]:
         si(phase.time_s, "s"),
         si(phase.least_s, "s"),
         phase.bound,
-        *(si(each, "B") for each in (moved if told_apart else [sum(moved)])),
+        *(si(moved_bytes, "B") for moved_bytes in (moved if told_apart else [sum(moved)])),
     ]
 
 
-def _sentences(found: Prediction, source: Source) -> list[str]:
-    rate = f"{si(found.samples_per_s, '1/s')} samples/s"
-    if found.tokens_per_s is not None:
-        rate = f"{si(found.tokens_per_s, '1/s')} tokens/s"
-        if found.samples > 1:
-            rate += f", {si(found.tokens_per_s_per_user, '1/s')} for each of {found.samples} sequences"
-    whole = f"a step takes {si(found.time_s, 's')}, at least {si(found.least_s, 's')}: " if found.phases[1:] else ""
+def _sentences(prediction: Prediction, source: Source) -> list[str]:
+    rate = f"{si(prediction.samples_per_s, '1/s')} samples/s"
+    if prediction.tokens_per_s is not None:
+        rate = f"{si(prediction.tokens_per_s, '1/s')} tokens/s"
+        if prediction.samples > 1:
+            rate += f", {si(prediction.tokens_per_s_per_user, '1/s')} for each of {prediction.samples} sequences"
+    whole = (
+        f"a step takes {si(prediction.time_s, 's')}, at least {si(prediction.least_s, 's')}: "
+        if prediction.phases[1:]
+        else ""
+    )
     lines = [whole + rate]
-    if fit := found.fit:
-        lines.append(f"ridge: products with weights are compute-bound from {ceil(found.ridge_rows)} tokens a pass on")
-        lines += [_crossover(each) for each in found.phases]
+    if fit := prediction.fit:
+        lines.append(
+            f"ridge: products with weights are compute-bound from {ceil(prediction.ridge_rows)} tokens a pass on"
+        )
+        lines += [_crossover(phase) for phase in prediction.phases]
         lines.append(_room(fit))
-        if fit.largest_batch is not None and found.samples > fit.largest_batch:
-            lines.append(f"note: a batch of {found.samples} does not fit")
-    return [*lines, f"note: {_doubt(found.roof, source)}"]
+        if fit.largest_batch is not None and prediction.samples > fit.largest_batch:
+            lines.append(f"note: a batch of {prediction.samples} does not fit")
+    return [*lines, f"note: {_doubt(prediction.roof, source)}"]
 
 
 def _crossover(phase: Phase) -> str:
@@ -200,7 +208,7 @@ def _room(fit: Fit) -> str:
 
 def _doubt(roof: Roof, source: Source) -> str:
     launches = (
-        "no launches" if not any(each.start_s for each in roof.few_rows) else "of launches only those of products"
+        "no launches" if not any(ceiling.start_s for ceiling in roof.few_rows) else "of launches only those of products"
     )
     doubt = f"no overlap of scopes, {launches}, and nothing that stays in a cache is in the model"
     if source == "vendor":

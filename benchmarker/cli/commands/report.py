@@ -93,15 +93,15 @@ def command(
     faults = [fault for _, _, of in every for fault in of]
     tell_unread(faults)
     refuse_empty([str(result) for result, records, _ in every if not (records or loads[result])])
-    read = [each for each in every if each[1]]
+    read = [result for result in every if result[1]]
     unread_loads = [fault for _, records, of in every if not records for fault in of]
-    found = [load for of in loads.values() for load in of]
+    all_loads = [load for of in loads.values() for load in of]
     if not read:
         if by or baseline or fail_on or cost or weights or reference:
             raise UserError(
                 "loads are not judged: leave --by, --baseline, --fail-on, --cost, --weights and --reference out"
             )
-        return _published(path, page_of_loads(found, faults, title), 1 if faults else 0)
+        return _published(path, page_of_loads(all_loads, faults, title), 1 if faults else 0)
     scored = len(read) > 1 or cost or weights
     if scored and not judging["metric"] and not judging["statistic"]:
         judging["metric"] = THROUGHPUT
@@ -110,7 +110,7 @@ def command(
     with working("writing the report"):
         given = Procurement(cost, weights, reference)
         study = gather(
-            read, rules, by=by, baseline=baseline, procurement=given, loads=found, unread=unread_loads, title=title
+            read, rules, by=by, baseline=baseline, procurement=given, loads=all_loads, unread=unread_loads, title=title
         )
         content, unread = page(study)
         output_of_page = _published(path, content)

@@ -96,45 +96,46 @@ def command(
     if traces and device and precision:
         roof = named_roof(device, precision, known, source)
         profiled = [(str(path), from_result(path)) for path in traces]
-        found = [of_trace(name, ingested.trace, ingested.kernels(), roof) for name, ingested in profiled]
+        modelled = [of_trace(name, ingested.trace, ingested.kernels(), roof) for name, ingested in profiled]
     else:
-        found, reasons = rooflines(cases, known, source)
+        modelled, reasons = rooflines(cases, known, source)
     if not (measure or source == "vendor") and any(is_lacking_here(record, known) for record in cases.records):
         reasons = [f"{reason}, or add --measure" for reason in reasons]
-    if not found:
+    if not modelled:
         raise UserError("; ".join(reasons) or "every trial failed")
     if level:
-        found = [
-            structs.replace(each, points=[point for point in each.points if point.level == level]) for each in found
+        modelled = [
+            structs.replace(roofline, points=[point for point in roofline.points if point.level == level])
+            for roofline in modelled
         ]
     if output:
         from benchmarker.report.plots import roofs
 
-        roofs(found, output)
+        roofs(modelled, output)
         click.echo(clean(f"plot: {output}"), err=True)
     status = 1 if cases.faults or known.faults or reasons else 0
-    parts = [*(part for roofline in found for part in _output(roofline, level, top, wide=wide))]
-    if beyond(found):
+    parts = [*(part for roofline in modelled for part in _output(roofline, level, top, wide=wide))]
+    if beyond(modelled):
         parts.append(Text(f"note: {BEYOND}", "  "))
     parts += [Text(f"no roof: {reason}", "  ") for reason in reasons]
-    return Output([*parts, *mixed_output(cases)], {"rooflines": found, "without": reasons}, status)
+    return Output([*parts, *mixed_output(cases)], {"rooflines": modelled, "without": reasons}, status)
 
 
-def _output(found: Roofline, level: Level | None, top: int, *, wide: bool) -> Iterator[Part]:
+def _output(roofline: Roofline, level: Level | None, top: int, *, wide: bool) -> Iterator[Part]:
     """Yield the roof on one line, then a table of the work under it."""
-    yield Text(f"{found.configuration} ({count(found.trials, 'trial')})", "  ")
-    yield from roof_output(found.roof)
-    if found.model_s is not None:
-        ratio = "" if found.of_model is None else f"; measured: {found.of_model:.3g} times that"
-        yield Text(f"  sum of its parts, each at the roof: {si(found.model_s, 's')}{ratio}", "    ")
-    points = found.points
+    yield Text(f"{roofline.configuration} ({count(roofline.trials, 'trial')})", "  ")
+    yield from roof_output(roofline.roof)
+    if roofline.model_s is not None:
+        ratio = "" if roofline.of_model is None else f"; measured: {roofline.of_model:.3g} times that"
+        yield Text(f"  sum of its parts, each at the roof: {si(roofline.model_s, 's')}{ratio}", "    ")
+    points = roofline.points
     if not points:
         yield f"  no {level}" if level in ("step", "phase") else f"  no {level or 'step'} to show: run with --profile"
         return
     shown = points[:top] if top else points
     headings = ["", "name", "intensity", "attainable", "achieved", "bound by", "share", "measured", "predicted"]
     names = [point.name for point in shown]
-    rows = [_row(each, name) for each, name in zip(shown, names if wide else apart(names, WIDEST), strict=True)]
+    rows = [_row(point, name) for point, name in zip(shown, names if wide else apart(names, WIDEST), strict=True)]
     yield Table.of(headings, rows, drop=DROPPED, cut=["name"])
     if len(shown) < len(points):
         yield f"and {len(points) - len(shown)} more; --top=0 shows all"

@@ -41,13 +41,13 @@ def command(results: tuple[Path, ...], output: Path | None, pool: bool) -> Outpu
     The exit status is 1 if a file cannot be read.
     """
     cases = read_cases(results, pool)
-    found = scalings(cases, cached(load_metrics(results)))
-    if not (found.series or found.devices):
-        why = found.left_out[:MOST_REASONS] or ["every case is of one device; give run --devices=1,2,4"]
+    scaled = scalings(cases, cached(load_metrics(results)))
+    if not (scaled.series or scaled.devices):
+        why = scaled.left_out[:MOST_REASONS] or ["every case is of one device; give run --devices=1,2,4"]
         raise UserError(f"nothing is scaled: {'; '.join(why)}")
     if output:
         from benchmarker.report.plots import speedups
 
-        speedups(found.series, output)
+        speedups(scaled.series, output)
         click.echo(clean(f"plot: {output}"), err=True)
-    return Output(scalings_output(found), found, 1 if cases.faults else 0)
+    return Output(scalings_output(scaled), scaled, 1 if cases.faults else 0)

@@ -67,7 +67,7 @@ class Rates(click.ParamType):  # type: ignore[type-arg]  # generic since click 8
         if not isinstance(value, str):
             return value  # type: ignore[no-any-return]  # click converts twice
         low, dots, high = value.partition("..")
-        rates = [self._rate(each, param, ctx) for each in ((low, high) if dots else value.split(","))]
+        rates = [self._rate(rate, param, ctx) for rate in ((low, high) if dots else value.split(","))]
         if not dots:
             return rates
         if rates[0] >= rates[1]:
@@ -113,11 +113,13 @@ class Objective(click.ParamType):  # type: ignore[type-arg]
         if isinstance(value, Slo):
             return value
         limits: dict[str, float] = {}
-        for each in value.split(","):
-            name, equals, text = (word.strip() for word in each.partition("="))
+        for limit in value.split(","):
+            name, equals, text = (word.strip() for word in limit.partition("="))
             if not equals or name not in LATENCIES:
                 names = ", ".join(LATENCIES)
-                self.fail(f"{each!r} is not a latency with its limit ({names}): write ttft=500ms,tpot=50ms", param, ctx)
+                self.fail(
+                    f"{limit!r} is not a latency with its limit ({names}): write ttft=500ms,tpot=50ms", param, ctx
+                )
             if f"{name}_s" in limits:
                 self.fail(f"{name} has two limits; leave one out", param, ctx)
             try:
@@ -293,10 +295,12 @@ def command(
     burst = burst_size if arrivals == "bursts" else 1
     longest = Request(0.0, prompt_len.high, new_tokens.high)
     if trace:
-        longest = max(planned, key=lambda each: each.prompt_len + each.new_tokens)
+        longest = max(planned, key=lambda request: request.prompt_len + request.new_tokens)
     else:
-        for each in rate or ():
-            draw(each, seconds, prompt_len, new_tokens, seed, burst)  # refuses what cannot be drawn before any request
+        for requests_per_s in rate or ():
+            draw(
+                requests_per_s, seconds, prompt_len, new_tokens, seed, burst
+            )  # refuses what cannot be drawn before any request
     if framework:
         opened = engine(framework, slots, longest, timeout, options)
     else:
@@ -324,14 +328,18 @@ def command(
         )
         session = Session(load, results, target.send, line.show)
 
-        def holds(each: float) -> bool:
-            figures = session.step(each, seconds, draw(each, seconds, prompt_len, new_tokens, seed, burst))
+        def holds(requests_per_s: float) -> bool:
+            figures = session.step(
+                requests_per_s, seconds, draw(requests_per_s, seconds, prompt_len, new_tokens, seed, burst)
+            )
             if not figures.reached:
-                raise UserError(f"{target.gone} at {named(each)}; start it again")
+                raise UserError(f"{target.gone} at {named(requests_per_s)}; start it again")
             met = figures.met
             if not quiet():
                 ended = "overloaded" if figures.is_overloaded else "done"
-                line.say(f"{named(each)}: {ended}" + (f", {met.value:.1%} of requests meet the SLO" if met else ""))
+                line.say(
+                    f"{named(requests_per_s)}: {ended}" + (f", {met.value:.1%} of requests meet the SLO" if met else "")
+                )
             return met is not None and met.value >= share
 
         try:
@@ -340,12 +348,12 @@ def command(
             elif isinstance(rate, Range):
                 bisect(rate.low, rate.high, rate_precision, holds)
             else:
-                for each in rate or ():
+                for requests_per_s in rate or ():
                     tried = figures_of(session.load)
-                    if any(of.is_overloaded and (of.step.rate_per_s or 0.0) <= each for of in tried):
-                        line.say(f"{named(each)}: not tried, because a lower rate was too high")
+                    if any(of.is_overloaded and (of.step.rate_per_s or 0.0) <= requests_per_s for of in tried):
+                        line.say(f"{named(requests_per_s)}: not tried, because a lower rate was too high")
                     else:
-                        holds(each)
+                        holds(requests_per_s)
         except (KeyboardInterrupt, UserError):
             if session.load.steps:
                 print_output(output_of(session.load, session.path), view)

@@ -49,12 +49,12 @@ def command(results: tuple[Path, ...], pool: bool, trials: bool, metric: str | N
         from benchmarker.records import load
 
         return output_of(load.read(results[0]), results[0])
-    found, faults = sides.read(results, pool=pool)
+    several, faults = sides.read(results, pool=pool)
     derive = load_metrics(results)
     chosen = names_in(metric or "")
     tell_unread(faults)
-    data = (as_plain(record, derive(record), side.name) for side in found for record in side.records)
-    return Output(_parts(found, derive, chosen, trials=trials, wide=wide), data, 1 if faults else 0)
+    data = (as_plain(record, derive(record), side.name) for side in several for record in side.records)
+    return Output(_parts(several, derive, chosen, trials=trials, wide=wide), data, 1 if faults else 0)
 
 
 def _parts(

@@ -88,12 +88,12 @@ def _find(result: Path) -> Path:
         if not result.exists():
             raise UserError(clean(f"{result}: no such file or folder"))
         return result if result.suffix != ".json" else _beside(result)
-    found = sorted(result.rglob(f"*{store.TELEMETRY}"))
-    if len(found) == 1:
-        return found[0]
-    if found:
-        names = ", ".join(str(path) for path in found[:_NAMED]) + ", …" * (len(found) > _NAMED)
-        raise UserError(f"{clean(str(result))} contains {len(found)} time series; name one: {clean(names)}")
+    series = sorted(result.rglob(f"*{store.TELEMETRY}"))
+    if len(series) == 1:
+        return series[0]
+    if series:
+        names = ", ".join(str(path) for path in series[:_NAMED]) + ", …" * (len(series) > _NAMED)
+        raise UserError(f"{clean(str(result))} contains {len(series)} time series; name one: {clean(names)}")
     records, _ = store.read([result])
     raise UserError(f"{clean(str(result))} contains no time series" + (f": {_reason(records[0])}" if records else ""))
 
@@ -103,10 +103,10 @@ def _beside(path: Path) -> Path:
     record = store.read_record(path)
     if not isinstance(record, Record):
         raise UserError(clean(str(record)))
-    found = path.with_name(path.stem + store.TELEMETRY)
-    if not found.exists():
+    series = path.with_name(path.stem + store.TELEMETRY)
+    if not series.exists():
         raise UserError(f"{clean(str(path))} has no time series: {_reason(record)}")
-    return found
+    return series
 
 
 def _reason(record: Record) -> str:
@@ -137,10 +137,10 @@ def _series_output(
         )
     labels = _labels(table)
     known: dict[tuple[str | int, ...], Channel] = {
-        (node, meter, each.id, each.domain, each.quantity): each
+        (node, meter, channel.id, channel.domain, channel.quantity): channel
         for node, meters in enumerate(channels)
         for meter, of in meters.items()
-        for each in of
+        for channel in of
     }
     for name, quantity, readings in _series(table, wide):
         channel = known[*name, quantity]
@@ -181,7 +181,7 @@ def _series(table: pd.DataFrame, wide: bool) -> Iterator[tuple[_Name, str, pd.Da
     Unless `wide`, each sensor has one column for energy and power, and no quantity of `_WIDE`.
     """
     for name, of in table.groupby(_SENSOR, sort=False):
-        power = next((each for each in _POWERS if (of["quantity"] == each).any()), "")
+        power = next((quantity for quantity in _POWERS if (of["quantity"] == quantity).any()), "")
         for (quantity, _), readings in of.groupby(["quantity", "what"], sort=False):
             if wide or (quantity not in _WIDE and (quantity not in _POWERS or quantity == power)):
                 yield name, str(quantity), readings.dropna(subset=["value"])
@@ -228,7 +228,7 @@ def _width(times: pd.Series, rows: int) -> float:
     first, last = float(times.min()), float(times.max())
     least = max((last - first) / rows, 2 * float(times.diff().median()) if len(times) > 1 else 0.0, 1e-3)
     power = 10.0 ** math.floor(math.log10(least))
-    for factor in (*_WIDTHS, *(10 * each for each in _WIDTHS)):
+    for factor in (*_WIDTHS, *(10 * width for width in _WIDTHS)):
         width = factor * power
         if width >= least and math.floor(last / width) - math.floor(first / width) < rows:
             return width

@@ -70,7 +70,7 @@ def command(results: tuple[Path, ...]) -> Output:
     ]
     doubtful = len({note.run for note in notes if note.kind == "doubtful"})
     valid = len(records) - len(reasons)
-    missing = sum(each.trials for each in planned.missing)
+    missing = sum(lacking.trials for lacking in planned.missing)
     data = {
         "valid": valid,
         "missing": missing,

@@ -98,6 +98,6 @@ def known_metric(rules: Rules, known: Iterable[str]) -> None:
 
 def status_of(judged: Sequence[Comparison | GeometricMean], unwanted: Collection[str], strict: bool) -> int:
     """Return 1 if a verdict is unwanted; otherwise, with `strict`, `PROVISIONAL` if one is provisional; otherwise 0."""
-    if any(each.verdict in unwanted for each in judged):
+    if any(one.verdict in unwanted for one in judged):
         return 1
-    return PROVISIONAL if strict and any(each.provisional for each in judged) else 0
+    return PROVISIONAL if strict and any(one.provisional for one in judged) else 0

@@ -145,13 +145,13 @@ def names_of(frameworks: str, problem: str) -> list[str]:
 
 def _named(args: list[str]) -> str | None:
     """Return the value of the last `--problem` among the arguments."""
-    found = None
+    named = None
     for word, following in pairwise([*args, ""]):
         if word.startswith("--problem="):
-            found = word.partition("=")[2]
+            named = word.partition("=")[2]
         elif word == "--problem":
-            found = following
-    return found
+            named = following
+    return named
 
 
 def _first(args: list[str]) -> str | None:

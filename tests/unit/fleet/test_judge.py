@@ -13,7 +13,7 @@ from benchmarker.fleet import values
 from benchmarker.fleet.folder import Stage
 from benchmarker.fleet.judge import judge, repeat
 from benchmarker.fleet.suspicions import Judgement
-from benchmarker.fleet.values import Column, Measured, Node, Unit
+from benchmarker.fleet.values import CasePart, Measured, Node, Unit
 from benchmarker.records.energy import Conditions, Range
 from benchmarker.records.record import Failure, Local, Memory, Rank
 
@@ -228,7 +228,7 @@ def test_levels_are_medians_of_the_first_rounds():
     found = Judgement(measured, 0.05, 0.02)
     assert found.levels.ravel() == pytest.approx([math.log(2), math.log(3), math.log(4)])
     assert found.units == [Unit("n0", None), Unit("n1", None), Unit("n2", None)]
-    assert all(isinstance(column, Column) for column in found.columns)
+    assert all(isinstance(column, CasePart) for column in found.columns)
 
 
 def test_results_without_a_record_are_refused(tmp_path):

@@ -15,13 +15,13 @@ from support.records import make_record
 from benchmarker.fleet.judge import judge, repeat
 from benchmarker.fleet.links import disjoint, ring
 from benchmarker.fleet.results import FleetResult
-from benchmarker.fleet.values import Column, Measured, Node, Round, Unit
+from benchmarker.fleet.values import CasePart, Measured, Node, Round, Unit
 from benchmarker.records.factors import factors_of
 
 ALPHA, DELTA, ROUNDS = 0.05, 0.02, 3
 MARGIN = math.log1p(DELTA)
 OF_NODES, OF_LINKS = (
-    Column(msgspec.json.encode(factors_of(make_record(case=case).case)).decode(), "")
+    CasePart(msgspec.json.encode(factors_of(make_record(case=case).case)).decode(), "")
     for case in ({}, {"devices": 2, "nodes": 2})
 )
 Noise = Callable[[int], np.ndarray]

@@ -72,7 +72,7 @@ def import_command(
             click.echo(clean(f"INCOMPLETE profile of {file}: {text}"), err=True)
         made.append((file, table, ingested.trace))
     data = [{"file": str(file), "events": str(table), "trace": trace} for file, table, trace in made]
-    parts = (part for each in made for part in _imported(*each))
+    parts = (part for imported in made for part in _imported(*imported))
     return Output(parts, data, 0 if len(made) == len(tables) else 2)
 
 
@@ -109,13 +109,13 @@ def _imported(file: Path, events: Path, trace: Trace) -> Iterator[Part]:
         yield (f"  communication {si(moved / 1e9, 's')}, {trace.hidden_ns / moved:.1%} of it hidden behind other work")
     rows = [
         [
-            cell("device", each.device),
-            cell("track", each.track or "all"),
-            str(each.count),
-            *(si(ns / 1e9, "s") for ns in (each.busy_ns, each.idle_ns, each.wall_ns)),
-            f"{each.busy_ns / max(1, each.wall_ns):.1%}",
+            cell("device", track.device),
+            cell("track", track.track or "all"),
+            str(track.count),
+            *(si(ns / 1e9, "s") for ns in (track.busy_ns, track.idle_ns, track.wall_ns)),
+            f"{track.busy_ns / max(1, track.wall_ns):.1%}",
         ]
-        for each in trace.devices
+        for track in trace.devices
     ]
     yield Table.of(["device", "stream", "rows", "busy", "idle", "wall", "busy of wall"], rows)
     yield clean(f"event table: {events}")

@@ -44,10 +44,10 @@ def command(results: tuple[Path, ...], top: int) -> Output:
     from benchmarker.traces.ranks import ranks
 
     with working("reading"):
-        found = profiles([path for result in results for path in traces_of(result)])
-    names = [str(each.path) for each in found]
-    compared = ranks([each.ingested for each in found], names)
-    notes = notes_on([each.ingested.trace for each in found], names)
+        opened = profiles([path for result in results for path in traces_of(result)])
+    names = [str(profile.path) for profile in opened]
+    compared = ranks([profile.ingested for profile in opened], names)
+    notes = notes_on([profile.ingested.trace for profile in opened], names)
     return Output(_parts(compared, top), asdict(compared), notes=notes)
 
 
@@ -62,7 +62,7 @@ def _tables(compared: Ranks, top: int) -> Iterator[Part]:
     """Yield a line for each rank, and one for each collective."""
     yield Table.of(
         ["rank", "device", "step", "wall", "compute", "hidden", "exposed", "waiting", "idle"],
-        [_of_rank(each) for each in compared.ranks],
+        [_of_rank(rank) for rank in compared.ranks],
         drop=_OF_RANKS,
     )
     lines = compared.collectives[: top or None]
@@ -71,7 +71,7 @@ def _tables(compared: Ranks, top: int) -> Iterator[Part]:
     yield Text("")
     yield Table.of(
         ["collective", "size", "group", "ranks", "count", "shortest", "alg bw", "bus bw", "waiting", "last"],
-        [_of_collective(each) for each in lines],
+        [_of_collective(collective) for collective in lines],
         drop=_OF_COLLECTIVES,
         cut=["group"],
     )
@@ -81,8 +81,8 @@ def _tables(compared: Ranks, top: int) -> Iterator[Part]:
 
 def _answer(compared: Ranks) -> Iterator[Part]:
     """Yield which rank the others wait for, and what to know about it."""
-    wall = sum(each.wall_ns for each in compared.ranks)
-    waited = sum(each.waiting_ns for each in compared.ranks)
+    wall = sum(rank.wall_ns for rank in compared.ranks)
+    waited = sum(rank.waiting_ns for rank in compared.ranks)
     if compared.last is None:
         yield Text("no rank waits for another in a collective that all of them have")
     else:
@@ -97,15 +97,15 @@ def _answer(compared: Ranks) -> Iterator[Part]:
             f"PARTIAL: only {compared.compared_share:.0%} of the time of communication is compared; see the notes", "  "
         )
     if compared.steps:
-        steps = Counter(each.rank for each in compared.steps)
+        steps = Counter(step.rank for step in compared.steps)
         texts = [f"{rank} ({times} of {count(len(compared.steps), 'step')})" for rank, times in steps.most_common()]
         yield Text(f"critical rank, for which the others waited longest in a step: {', '.join(texts)}", "  ")
 
 
-def _of_rank(each: RankTime) -> list[str]:
-    times = (each.wall_ns, each.compute_ns, each.hidden_ns, each.exposed_ns, each.waiting_ns, each.idle_ns)
-    step = "-" if each.step_ns is None else si(each.step_ns / 1e9, "s")
-    return [str(each.rank), each.device, step, *(si(ns / 1e9, "s") for ns in times)]
+def _of_rank(rank: RankTime) -> list[str]:
+    times = (rank.wall_ns, rank.compute_ns, rank.hidden_ns, rank.exposed_ns, rank.waiting_ns, rank.idle_ns)
+    step = "-" if rank.step_ns is None else si(rank.step_ns / 1e9, "s")
+    return [str(rank.rank), rank.device, step, *(si(ns / 1e9, "s") for ns in times)]
 
 
 def _of_collective(line: CollectiveTime) -> list[str]:

@@ -79,25 +79,25 @@ def command(
     with working("reading"):
         from benchmarker.traces.profile_files import configurations, names, profiles
 
-        found = profiles(results, pool=pool)
-    _, short = factored(names(found))
+        opened = profiles(results, pool=pool)
+    _, short = factored(names(opened))
     table = pd.DataFrame(
         [
             {"result": name, **row}
-            for name, profile in zip(names(found), found, strict=True)
+            for name, profile in zip(names(opened), opened, strict=True)
             for row in _rows(profile.ingested, filters)
         ]
     )
-    parts: Iterable[Part] = [f"no scope matches; there are: {', '.join(_known(found))}"]
+    parts: Iterable[Part] = [f"no scope matches; there are: {', '.join(_known(opened))}"]
     if len(table):
         column = sort if sort in table else f"{sort}_ns"
         table = table.sort_values(column, ascending=sort == "scope", kind="stable", ignore_index=True)
-        if len(found) == 1:
-            parts = _output(table.drop(columns="result"), found[0].ingested.trace, top)
+        if len(opened) == 1:
+            parts = _output(table.drop(columns="result"), opened[0].ingested.trace, top)
         else:
-            configuration = dict(zip(names(found), configurations(found), strict=True))
+            configuration = dict(zip(names(opened), configurations(opened), strict=True))
             parts = _side_by_side(table, configuration, top, wide=wide)
-    return Output(parts, plain(table), csv=table, notes=notes_on([profile.ingested.trace for profile in found], short))
+    return Output(parts, plain(table), csv=table, notes=notes_on([profile.ingested.trace for profile in opened], short))
 
 
 def _rows(ingested: Ingested, filters: Filters) -> list[dict[str, Any]]:
@@ -110,9 +110,9 @@ def _rows(ingested: Ingested, filters: Filters) -> list[dict[str, Any]]:
     of = ingested.scopes if whole else scopes(events, ingested.trace.steps, {}) if len(events) else []
     within = inclusive(events)
     beneath = {(row["scope"], row["phase"]): row["inclusive_ns"] for row in within.to_dict("records")}
-    own = {(each.scope, each.phase): each for each in of}
+    own = {(scope.scope, scope.phase): scope for scope in of}
     none = {key: Scope(*key, 0, None, None, 0, 0, 0, 0.0, []) for key in beneath if key not in own}
-    rows = [_row(each, beneath.get(key, 0), ingested.trace) for key, each in {**own, **none}.items()]
+    rows = [_row(scope, beneath.get(key, 0), ingested.trace) for key, scope in {**own, **none}.items()]
     phase = "" if filters.phase == UNKNOWN else filters.phase
     return [row for row in rows if filters.scope in (None, row["scope"]) and phase in (None, row["phase"])]
 
@@ -134,9 +134,9 @@ def _row(scope: Scope, inclusive_ns: int, trace: Trace) -> dict[str, Any]:
     }
 
 
-def _known(found: Sequence[Profile]) -> list[str]:
+def _known(opened: Sequence[Profile]) -> list[str]:
     """Return the first names of scopes in the profiles."""
-    names = list(dict.fromkeys(of.scope or OUTSIDE for profile in found for of in profile.ingested.scopes))
+    names = list(dict.fromkeys(of.scope or OUTSIDE for profile in opened for of in profile.ingested.scopes))
     return [clean(name) for name in names[:_KNOWN]] + ["…"] * (len(names) > _KNOWN)
 
 
@@ -162,8 +162,8 @@ def _side_by_side(table: pd.DataFrame, configuration: Mapping[str, str], top: in
     trials = Counter(configuration.values())
     shared, short = factored(list(trials))
     headings = {
-        each: f"{own} (median of {number})" if number > 1 else own
-        for own, (each, number) in zip(short, trials.items(), strict=True)
+        name: f"{own} (median of {number})" if number > 1 else own
+        for own, (name, number) in zip(short, trials.items(), strict=True)
     }
     if shared:
         yield Text(shared)
@@ -171,13 +171,13 @@ def _side_by_side(table: pd.DataFrame, configuration: Mapping[str, str], top: in
     table = table.assign(configuration=table["result"].map(configuration))
     lines = list(dict.fromkeys(zip(table["scope"], table["phase"], strict=True)))
     cells = {key: _side(of) for key, of in table.groupby(["scope", "phase", "configuration"])}
-    lines = [line for line in lines if any(cells.get((*line, each), "-") != "-" for each in headings)]
+    lines = [line for line in lines if any(cells.get((*line, name), "-") != "-" for name in headings)]
     named = {
         "scope": [scope for scope, _ in lines[: top or None]],
         "phase": [cell("phase", phase) for _, phase in lines[: top or None]],
     }
     columns = {
-        heading: [cells.get((*line, each), "-") for line in lines[: top or None]] for each, heading in headings.items()
+        heading: [cells.get((*line, name), "-") for line in lines[: top or None]] for name, heading in headings.items()
     }
     while columns:
         shown = {**named, **columns}

@@ -81,9 +81,9 @@ def _from_tables(results: Sequence[Path], statement: str) -> tuple[tuple[list[st
         from benchmarker.traces.profile_files import names, profiles
         from benchmarker.traces.sql import query
 
-        found = profiles(results)
-        traces = zip(names(found), (profile.ingested.trace for profile in found), strict=True)
-        return query(found, statement), dict(traces)
+        opened = profiles(results)
+        traces = zip(names(opened), (profile.ingested.trace for profile in opened), strict=True)
+        return query(opened, statement), dict(traces)
 
 
 def _from_perfetto(
@@ -99,12 +99,12 @@ def _from_perfetto(
     with tempfile.TemporaryDirectory(prefix="benchmarker-") as folder:
         path = annotated.write(result, None if _writable(result) else Path(folder) / "trace.json")
         with open_trace(path, engine=engine, download=download, tell=_tell) as opened:
-            found = opened.query(statement)
+            answer = opened.query(statement)
             dropped = opened.dropped()
     if dropped:
         _tell(_lost(dropped))
-    columns = [_values(found.iloc[:, at]) for at in range(len(found.columns))]
-    return found.columns.tolist(), list(zip(*columns, strict=True))
+    columns = [_values(answer.iloc[:, at]) for at in range(len(answer.columns))]
+    return answer.columns.tolist(), list(zip(*columns, strict=True))
 
 
 def _only_once(headings: Sequence[str]) -> None:
@@ -136,9 +136,9 @@ def _values(column: pd.Series) -> list[Any]:
 def _json(value: Any) -> Any:
     """Return a value of a query for JSON: numbers are exact, bytes become hexadecimal digits."""
     if isinstance(value, (list, tuple)):
-        return [_json(each) for each in value]
+        return [_json(item) for item in value]
     if isinstance(value, dict):
-        return {str(name): _json(each) for name, each in value.items()}
+        return {str(name): _json(item) for name, item in value.items()}
     if isinstance(value, Decimal) or type(value) is int:
         return msgspec.Raw(str(value).encode())
     return value.hex() if isinstance(value, bytes) else value

@@ -96,7 +96,7 @@ def _tables(events: pd.DataFrame, device: str | None, step: int | None) -> tuple
     if device is not None:
         rows, gaps = rows[rows["device"] == device], gaps[gaps["device"] == device]
     if step is not None:
-        rows, gaps, of_step = (each[each["step"] == step] for each in (rows, gaps, events))
+        rows, gaps, of_step = (table[table["step"] == step] for table in (rows, gaps, events))
     if not len(rows):
         return None
     causes = states(events, rows, gaps)

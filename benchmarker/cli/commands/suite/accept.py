@@ -103,85 +103,91 @@ def command(
     left_out = [reason for of in planned for reason in of.left_out]
     tell_unread(faults)
     if write:
-        for each in planned[0].missing:
-            click.echo(f"benchmarker: {each.trials} trial(s) of run {clean(each.run_id)} not run", err=True)
+        for absent in planned[0].missing:
+            click.echo(f"benchmarker: {absent.trials} trial(s) of run {clean(absent.run_id)} not run", err=True)
         lacking = _write(write, read[0][1], metric or reference.METRIC, tolerance, results, anyway=anyway)
         return Output(status=1 if lacking or faults or planned[0].missing else 0)
     derive = load_metrics(results)
     try:
-        found = together(
+        acceptance = together(
             (name, accept(wanted, records, of.missing, derive))
             for (name, records, _), of in zip(read, planned, strict=True)
         )
     except UserError as error:
         raise UserError(f"{asked}: {error}") from error
     if xml:
-        _write_junit(xml, str(asked), found, faults)
-    passed = not faults and all(each.verdict == "PASS" for each in found.outcomes)
+        _write_junit(xml, str(asked), acceptance, faults)
+    passed = not faults and all(outcome.verdict == "PASS" for outcome in acceptance.outcomes)
     data = {
         "verdict": "PASS" if passed else "FAIL",
-        **msgspec.to_builtins(found),
+        **msgspec.to_builtins(acceptance),
         "left_out": left_out,
         "unreadable": [str(fault) for fault in faults],
     }
-    return Output(_output(found, faults, left_out), data, 0 if passed else 1)
+    return Output(_output(acceptance, faults, left_out), data, 0 if passed else 1)
 
 
-def _output(found: Acceptance, faults: Sequence[Fault], left_out: Sequence[str]) -> Iterator[Part]:
-    for each in found.outcomes:
-        yield Text(f"{each.verdict} {each.name}{_figures(each)}", "     ", "green" if each.verdict == "PASS" else "red")
-        for reason in each.reasons:
+def _output(acceptance: Acceptance, faults: Sequence[Fault], left_out: Sequence[str]) -> Iterator[Part]:
+    for outcome in acceptance.outcomes:
+        yield Text(
+            f"{outcome.verdict} {outcome.name}{_figures(outcome)}",
+            "     ",
+            "green" if outcome.verdict == "PASS" else "red",
+        )
+        for reason in outcome.reasons:
             yield Text(f"     {reason}", "     ")
-        for doubt in each.doubts:
+        for doubt in outcome.doubts:
             yield Text(f"     but {doubt}", "     ")
-        if each.command and (each.verdict == "FAIL" or width() is None):
-            yield Text(f"     repeat with: {each.command}", "     ")
-    for name in found.unasked:
+        if outcome.command and (outcome.verdict == "FAIL" or width() is None):
+            yield Text(f"     repeat with: {outcome.command}", "     ")
+    for name in acceptance.unasked:
         yield Text(f"not judged, no case of the reference matches: {name}", "  ")
     for reason in left_out:
         yield Text(f"left out of the runs: {reason}", "  ")
-    passed = sum(each.verdict == "PASS" for each in found.outcomes)
+    passed = sum(outcome.verdict == "PASS" for outcome in acceptance.outcomes)
     unread = f"; {len(faults)} file(s) cannot be read" if faults else ""
-    word = "PASSED" if passed == len(found.outcomes) and not faults else "FAILED"
-    near = sum(each.near for each in found.outcomes)
+    word = "PASSED" if passed == len(acceptance.outcomes) and not faults else "FAILED"
+    near = sum(outcome.near for outcome in acceptance.outcomes)
     unsure = f"; {near} borderline (another run may be judged otherwise)" if near else ""
-    yield f"{word}: {passed} of {len(found.outcomes)} passed{unsure}{unread}"
+    yield f"{word}: {passed} of {len(acceptance.outcomes)} passed{unsure}{unread}"
 
 
-def _figures(each: CaseOutcome) -> str:
+def _figures(outcome: CaseOutcome) -> str:
     """Return a value with its range over trials and its bounds, as text."""
-    if each.metric is None:
+    if outcome.metric is None:
         return ""
     value = "-"
-    if each.value is not None:
-        low, high = (si(end, each.unit) for end in (each.lowest, each.highest))
-        value = f"{si(each.value, each.unit)} ({low} to {high}, {each.trials} trial{'s' * (each.trials != 1)})"
+    if outcome.value is not None:
+        low, high = (si(end, outcome.unit) for end in (outcome.lowest, outcome.highest))
+        value = (
+            f"{si(outcome.value, outcome.unit)} ({low} to {high}, {outcome.trials} trial{'s' * (outcome.trials != 1)})"
+        )
     bounds = [
-        f"{word} {si(end, each.unit)}".rstrip()
-        for word, end in (("min", each.min), ("max", each.max))
+        f"{word} {si(end, outcome.unit)}".rstrip()
+        for word, end in (("min", outcome.min), ("max", outcome.max))
         if end is not None
     ]
-    return f": {each.metric} {value}, {', '.join(bounds)}"
+    return f": {outcome.metric} {value}, {', '.join(bounds)}"
 
 
-def _write_junit(path: Path, name: str, found: Acceptance, faults: Sequence[Fault]) -> None:
+def _write_junit(path: Path, name: str, acceptance: Acceptance, faults: Sequence[Fault]) -> None:
     tests = [
         junit.Item(
-            each.name + (f" {each.metric}" if each.metric else ""),
-            each.duration_s,
-            "passed" if each.verdict == "PASS" else "failure",
-            "; ".join(each.reasons),
+            outcome.name + (f" {outcome.metric}" if outcome.metric else ""),
+            outcome.duration_s,
+            "passed" if outcome.verdict == "PASS" else "failure",
+            "; ".join(outcome.reasons),
             "\n".join(
                 [
-                    f"{each.name}{_figures(each)}",
-                    *(f"but {doubt}" for doubt in each.doubts),
-                    *([f"repeat with: {each.command}"] if each.command else []),
+                    f"{outcome.name}{_figures(outcome)}",
+                    *(f"but {doubt}" for doubt in outcome.doubts),
+                    *([f"repeat with: {outcome.command}"] if outcome.command else []),
                 ]
             ),
         )
-        for each in found.outcomes
+        for outcome in acceptance.outcomes
     ]
-    tests += [junit.Item(name, 0.0, "skipped", "no case of the reference matches") for name in found.unasked]
+    tests += [junit.Item(name, 0.0, "skipped", "no case of the reference matches") for name in acceptance.unasked]
     tests += [junit.Item(str(fault.path), 0.0, "error", f"cannot be read: {fault.reason}") for fault in faults]
     atomic.save(path, junit.document(name, tests))
 

@@ -92,9 +92,9 @@ def command(
             completeness.completeness_of([result], records).missing
             for result, (_, records, _) in zip(results, read, strict=True)
         ]
-        made = sides.of_results([(*each[:2], own) for each, own in zip(read, unrun, strict=True)])
+        made = sides.of_results([(*result[:2], own) for result, own in zip(read, unrun, strict=True)])
     derive = load_metrics(results)
-    found = score(
+    scores = score(
         made,
         given or [*default_metrics(derive(every[0])), *([COST_METRIC] if cost else [])],
         derive,
@@ -104,11 +104,11 @@ def command(
         rules=Rules(),
         known_suites=store.suites(results),
     )
-    missing = found.missing | ({"file(s) that cannot be read": len(faults)} if faults else {})
-    found = msgspec.structs.replace(found, missing=missing)
-    status = 1 if missing else status_of([mean for each in found.rankings for mean in each.pairs], (), strict)
-    data = {**msgspec.to_builtins(found), "left_out": plans.left_out}
-    return Output(scores_output(found, plans.left_out, wide=wide, verbose=verbose), data, status)
+    missing = scores.missing | ({"file(s) that cannot be read": len(faults)} if faults else {})
+    scores = msgspec.structs.replace(scores, missing=missing)
+    status = 1 if missing else status_of([mean for ranking in scores.rankings for mean in ranking.pairs], (), strict)
+    data = {**msgspec.to_builtins(scores), "left_out": plans.left_out}
+    return Output(scores_output(scores, plans.left_out, wide=wide, verbose=verbose), data, status)
 
 
 def _chosen(results: tuple[Path, ...], baseline: str | None, contender: str | None) -> tuple[Path, ...]:

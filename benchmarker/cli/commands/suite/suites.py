@@ -94,5 +94,5 @@ def check_command(results: tuple[Path, ...], suite: str | None) -> Output:
     machine and software, and checksums. The exit status is 0 if nothing is found, otherwise 1.
     """
     with working("checking"):
-        checked = [each for result in results for each in submission.check(result, suite)]
-    return Output(submissions_output(checked), checked, 1 if any(each.findings for each in checked) else 0)
+        checked = [submitted for result in results for submitted in submission.check(result, suite)]
+    return Output(submissions_output(checked), checked, 1 if any(submitted.findings for submitted in checked) else 0)
