@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from benchmarker.api.case import Case
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import Output, output_options, verbose_option
 from benchmarker.cli.display.scores import scores_output
@@ -23,6 +24,18 @@ from benchmarker.procurement.costs import read as read_costs
 from benchmarker.procurement.score import THROUGHPUT, default_metrics, score
 from benchmarker.records import store
 from benchmarker.records.sides import side_of
+from benchmarker.running.trial import not_begun
+
+
+class _MetricOption(click.Option):
+    """The option `--metric`, whose help names the metrics that are scored by default; only help loads the plugins."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Return the option and its help."""
+        any_case = Case(problem="gemm", framework="numpy", device="cpu", params={})
+        scored = ", ".join(default_metrics(load_metrics()(not_begun(any_case))))
+        self.help = f"Metrics to score, any that `show` prints. [default: {scored}; with --cost also {COST_METRIC}]"
+        return super().get_help_record(ctx)
 
 
 @click.command("score")
@@ -36,13 +49,7 @@ from benchmarker.records.sides import side_of
     help="TOML file with case weights, or a suite with weights, such as procurement. [default: all 1]",
 )
 @click.option("--cost", type=File(), help=f"TOML file with prices, for {', '.join(COST_METRICS)}.")
-@click.option(
-    "--metric",
-    "named",
-    metavar="NAME[,NAME...]",
-    help="Metrics to score, any that `show` prints. "
-    f"[default: {THROUGHPUT}, samples_per_J; with --cost also {COST_METRIC}]",
-)
+@click.option("--metric", "named", cls=_MetricOption, metavar="NAME[,NAME...]")
 @pool_option
 @strict_option
 @verbose_option
