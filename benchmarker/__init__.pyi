@@ -31,7 +31,10 @@ from .api.precision import Precision as Precision
 from .api.problem import Collective as Collective
 from .api.problem import Cost as Cost
 from .api.problem import Data as Data
+from .api.problem import Divides as Divides
 from .api.problem import Engine as Engine
+from .api.problem import Generates as Generates
+from .api.problem import IsExchange as IsExchange
 from .api.problem import Problem as Problem
 from .api.problem import Published as Published
 from .api.problem import Support as Support

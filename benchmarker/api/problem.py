@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from benchmarker.api.case import Mode, Parallel
 from benchmarker.api.errors import UserError
@@ -166,15 +166,18 @@ class Engine:
     vocab_size: int
 
 
-class Problem(ABC):
-    """A problem to measure, defined independently of any framework.
+NO_WEAK_SCALING = "this problem has no weak scaling; use --scaling=strong"
 
-    `params` is a frozen dataclass. Its fields are the command-line options, with ranges and help in
-    `Annotated[type, msgspec.Meta(...)]`. Its defaults suit a CPU; `accelerator` overrides them on other devices.
+
+@dataclass(frozen=True)
+class Problem(ABC):
+    """A problem to measure, defined independently of any framework: a frozen dataclass whose fields are its options.
+
+    Ranges and help are in `Annotated[type, msgspec.Meta(...)]`. The defaults suit a CPU; `accelerator` overrides them
+    on other devices. `Divides`, `IsExchange` and `Generates` are problems that can do more.
     """
 
     summary: ClassVar[str]
-    params: ClassVar[type[Any]]
     accelerator: ClassVar[Mapping[str, Any]] = {}
     cost_formula: ClassVar[str]
     optimizer_numbers: ClassVar[int] = 2
@@ -182,22 +185,22 @@ class Problem(ABC):
     published: ClassVar[tuple[Published, ...]] = ()
 
     @abstractmethod
-    def scopes(self, params: Any, mode: Mode) -> Mapping[str, int]:
+    def scopes(self, mode: Mode) -> Mapping[str, int]:
         """Return the scopes that every implementation marks, and how often a step enters each."""
 
     @abstractmethod
-    def cost(self, params: Any, mode: Mode, precision: str) -> Cost:
+    def cost(self, mode: Mode, precision: str) -> Cost:
         """Return the work of one step."""
 
-    def title(self, params: Any, mode: Mode) -> str:
+    def title(self, mode: Mode) -> str:
         """Return the name of a case in a few words, such as `GEMM 16×4096×4096`; empty if it has none.
 
         It states what is computed and the sizes. Tables add the framework, the precision and other factors in which
-        their cases differ. A case without a title is named by its parameters.
+        their cases differ. A case without a title is named by its options.
         """
         return ""
 
-    def parts(self, params: Any, mode: Mode, precision: str) -> Mapping[str, Work]:
+    def parts(self, mode: Mode, precision: str) -> Mapping[str, Work]:
         """Return the work of a step by scope; empty if there is no formula for it.
 
         The FLOPs of all parts add up to those of `cost`. Each part reads its inputs and weights and writes its
@@ -206,80 +209,37 @@ class Problem(ABC):
         """
         return {}
 
-    def on(self, devices: int, parallel: Parallel = "none") -> Problem:
-        """Return the problem as several devices compute it together; by default the work is the same on any number.
-
-        In a process group, each output belongs to one rank or to all of them: a rank gives those that it has.
-        """
-        return self
-
-    def grown(self, params: Any, devices: int) -> Any:
-        """Return parameters with `devices` times the work, so that each device has as much as one alone (weak scaling).
-
-        `Cost.samples` grows in the same proportion. Raises `UserError` if there are none.
-        """
-        raise UserError("this problem has no weak scaling; use --scaling=strong")
-
-    def collectives(
-        self, params: Any, mode: Mode, precision: str, parallel: Parallel, devices: int
-    ) -> tuple[Collective, ...]:
-        """Return what the devices must exchange in a step by formula, one of each kind; empty if there is none.
-
-        If `parallel` is `none`, devices that divide no work exchange nothing, unless the problem is made of them.
-        """
-        return ()
-
-    def refuse(self, params: Any, mode: Mode) -> None:
-        """Raise `UserError` if parameters make no sense in a mode, such as an option that would do nothing there."""
+    def refuse(self, mode: Mode) -> None:
+        """Raise `UserError` if options make no sense in a mode, such as one that would do nothing there."""
         return
 
-    def parameter_count(self, params: Any) -> int | None:
+    def parameter_count(self) -> int | None:
         """Return the number of trained parameters; None for a problem without any."""
         return None
 
-    def weight_bytes(self, params: Any, precision: str) -> int | None:
+    def weight_bytes(self, precision: str) -> int | None:
         """Return the bytes of the trained parameters as they are stored; None for a problem without any."""
-        count = self.parameter_count(params)
+        count = self.parameter_count()
         return None if count is None else count * PRECISIONS[precision].parameter_bytes
 
-    def phases(self, params: Any) -> Mapping[str, tuple[int, Any]]:
-        """Return the phases of which a step consists, by name: how often each runs, and the parameters of it alone."""
-        return {"step": (1, params)}
-
-    def cache_bytes(self, params: Any, precision: str) -> int:
-        """Return the bytes that are allocated for state that is kept from step to step for every sample; 0 if none."""
-        return 0
-
-    def memory(self, params: Any, mode: Mode, precision: str) -> Mapping[str, int]:
+    def memory(self, mode: Mode, precision: str) -> Mapping[str, int]:
         """Return the bytes that a step holds at the same time, by what they hold, as far as there is a formula.
 
-        That is weights, their gradients and the optimizer's state, all of the weights' type, and a cache; in inference
-        without a cache also one batch of inputs and results: all that `cost` moves but the weights. Activations are not
-        in it: which are kept is the framework's choice.
+        That is weights, their gradients and the optimizer's state, all of the weights' type; in inference also one
+        batch of inputs and results: all that `cost` moves but the weights. Activations are not in it: which are kept is
+        the framework's choice.
         """
-        weights, caches = self.weight_bytes(params, precision) or 0, self.cache_bytes(params, precision)
+        weights = self.weight_bytes(precision) or 0
         parts = {
             "weights": weights,
             "gradients": weights if mode != "inference" else 0,
             "optimizer state": self.optimizer_numbers * weights if mode == "training" else 0,
-            "cache": caches,
         }
-        if mode == "inference" and not caches:
-            parts["inputs and results"] = max(0, self.cost(params, mode, precision).bytes - weights)
+        if mode == "inference":
+            parts["inputs and results"] = max(0, self.cost(mode, precision).bytes - weights)
         return {name: count for name, count in parts.items() if count}
 
-    def engine_options(self, slots: int, positions: int) -> Mapping[str, Any]:
-        """Return the options of an engine with so many slots, and positions in each: what `build_engine` is built from.
-
-        Raises `UserError` if the problem generates no text.
-        """
-        raise UserError("this problem generates no text; serve-load needs a language model, such as llama")
-
-    def logits(self, params: Any, data: Data, tokens: np.ndarray) -> np.ndarray:
-        """Return what the reference computes for the token that follows each of `tokens` [B, T]: [B, T, vocabulary]."""
-        raise NotImplementedError
-
-    def bound(self, params: Any, mode: Mode, precision: str) -> float:
+    def bound(self, mode: Mode, precision: str) -> float:
         """Return a relative error at which an output counts as correct in any case.
 
         If weights, inputs or factors have a shorter type than the sums, a check allows what rounding them does to the
@@ -287,33 +247,105 @@ class Problem(ABC):
         """
         return PRECISIONS[precision].bound
 
-    def accelerator_defaults(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the defaults on devices other than a CPU, for options that are given as values or as text."""
-        return self.accelerator
-
-    def check_steps(self, params: Any) -> int:
-        """Return how many successive steps a check compares; of training, it compares three in any case."""
-        return 1
-
-    def types(self, params: Any, precision: str) -> Precision:
+    def types(self, precision: str) -> Precision:
         """Return the types that a precision stands for; some options may make weights or products of another type."""
         return PRECISIONS[precision]
 
     @abstractmethod
-    def data(self, params: Any, precision: str, rng: np.random.Generator, batches: int) -> Data:
+    def data(self, precision: str, rng: np.random.Generator, batches: int) -> Data:
         """Return weights and `batches` distinct inputs: float32, float64 for fp64, complex likewise, or integers."""
 
     @abstractmethod
-    def small(self, params: Any) -> Any:
-        """Return parameters of the same problem at a size that the reference computes in well under a second."""
-
-    def in_fp64(self, params: Any) -> Any:
-        """Return parameters of the same computation that implementations support in fp64; by default the same."""
-        return params
+    def small(self) -> Self:
+        """Return the same problem at a size that the reference computes in well under a second."""
 
     @abstractmethod
-    def reference(self, params: Any, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
+    def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
         """Yield the outputs of successive steps, computed in float64 with NumPy.
 
         Workloads may have more outputs in later steps than the reference: those of the first.
         """
+
+
+@dataclass(frozen=True)
+class Divides(Problem):
+    """A problem that several devices compute together; `devices` and `parallel` are those of the case, not options."""
+
+    devices: int = field(default=1, kw_only=True)
+    parallel: Parallel = field(default="none", kw_only=True)
+
+    def on(self, devices: int, parallel: Parallel = "none") -> Self:
+        """Return the problem as several devices compute it together.
+
+        In a process group, each output belongs to one rank or to all of them: a rank gives those that it has.
+        """
+        return replace(self, devices=devices, parallel=parallel)
+
+    def grown(self) -> Self:
+        """Return `devices` times the work, so that each device has as much as one alone (weak scaling).
+
+        `Cost.samples` grows in the same proportion. Raises `UserError` if there is no such work.
+        """
+        raise UserError(NO_WEAK_SCALING)
+
+    def collectives(self, mode: Mode, precision: str) -> tuple[Collective, ...]:
+        """Return what the devices must exchange in a step by formula, one of each kind; empty if there is none.
+
+        Devices that divide no work (`parallel` is `none`) exchange nothing, unless the problem is an exchange.
+        """
+        return ()
+
+    def in_fp64(self) -> Self:
+        """Return the same computation with options that implementations support in fp64; by default the same."""
+        return self
+
+
+class IsExchange(Divides):
+    """A problem that is nothing but an exchange between devices: between two nodes, it measures their link."""
+
+
+class Generates(Problem):
+    """A problem that can generate text, with a cache of what is kept from step to step for every sample."""
+
+    @abstractmethod
+    def phases(self) -> Mapping[str, tuple[int, Self]]:
+        """Return the phases of which a step consists, by name: how often each runs, and the problem of it alone."""
+
+    @abstractmethod
+    def cache_bytes(self, precision: str) -> int:
+        """Return the bytes that are allocated for the cache; 0 if a step has none."""
+
+    def memory(self, mode: Mode, precision: str) -> Mapping[str, int]:
+        """Return the bytes that a step holds at the same time; beside a cache, inputs and results are nothing."""
+        parts, cache = super().memory(mode, precision), self.cache_bytes(precision)
+        if not cache:
+            return parts
+        return {name: count for name, count in parts.items() if name != "inputs and results"} | {"cache": cache}
+
+    def check_steps(self) -> int:
+        """Return how many successive steps a check compares."""
+        return 1
+
+    @classmethod
+    def accelerator_defaults(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:  # noqa: ARG003 - overridden
+        """Return the defaults on devices other than a CPU, for options that are given as values or as text."""
+        return cls.accelerator
+
+    @classmethod
+    @abstractmethod
+    def engine_options(cls, slots: int, positions: int) -> Mapping[str, Any]:
+        """Return the options of an engine with so many slots, and positions in each: what `build_engine` gets."""
+
+    @abstractmethod
+    def logits(self, data: Data, tokens: np.ndarray) -> np.ndarray:
+        """Return what the reference computes for the token that follows each of `tokens` [B, T]: [B, T, vocabulary]."""
+
+
+def divided(problem: Problem, devices: int, parallel: Parallel) -> Problem:
+    """Return a problem as several devices compute it together; on any number it is the same unless it `Divides`."""
+    return problem.on(devices, parallel) if isinstance(problem, Divides) else problem
+
+
+def phases_of(problem: Problem) -> Mapping[str, tuple[int, Problem]]:
+    """Return the phases of which a step consists, by name: how often each runs, and the problem of it alone."""
+    return problem.phases() if isinstance(problem, Generates) else {"step": (1, problem)}

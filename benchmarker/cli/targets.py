@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from benchmarker.api.errors import UserError
+from benchmarker.api.problem import Generates
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.problem import ask, names_of
 from benchmarker.formatting import value_text
@@ -24,6 +25,9 @@ from benchmarker.records.load import EngineInfo
 from benchmarker.serving.engine import serving
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from benchmarker.api.problem import Problem
     from benchmarker.serving.arrivals import Request
     from benchmarker.serving.session import Send
 
@@ -54,6 +58,13 @@ def endpoint(
     yield Target(name, openai.over_http(server, timeout_s), "the server is gone: no connection", endpoint=url)
 
 
+def engine_options(problem: type[Problem], slots: int, positions: int) -> Mapping[str, Any]:
+    """Return the options of an engine of this size; raises `UserError` if the problem generates no text."""
+    if not issubclass(problem, Generates):
+        raise UserError("this problem generates no text; serve-load needs a language model, such as llama")
+    return problem.engine_options(slots, positions)
+
+
 @contextmanager
 def engine(framework: str, slots: int, longest: Request, timeout_s: float, options: dict[str, Any]) -> Iterator[Target]:
     """Yield an engine that is checked and warm; raises `UserError` if there is none."""
@@ -66,7 +77,7 @@ def engine(framework: str, slots: int, longest: Request, timeout_s: float, optio
     with ExitStack() as stack:
         with working(f"starting {names[0]}, checking its tokens, building and warming up"):
             ability = usable(asked.problem, names, environment)[names[0]]
-            sized = msgspec.structs.replace(asked, params={**asked.params, **problem.engine_options(slots, positions)})
+            sized = msgspec.structs.replace(asked, params={**asked.params, **engine_options(problem, slots, positions)})
             case = make_case(sized, problem, names[0], ability)
             server = stack.enter_context(serving(case, environment))
         told = {**server.described, "case": case, "slots": slots, "positions": positions}

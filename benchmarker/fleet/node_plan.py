@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import structs
 
 from benchmarker.api.errors import UserError
+from benchmarker.api.problem import IsExchange
 from benchmarker.fleet import folder
-from benchmarker.hooks import parameters, registry
+from benchmarker.hooks import registry
 from benchmarker.machine import gpus
 from benchmarker.planning import build, factors, plan_file
 from benchmarker.planning.capabilities import abilities
@@ -20,7 +21,7 @@ from benchmarker.records.factors import factors_of
 from benchmarker.records.plan import make_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from benchmarker.api.problem import Problem
@@ -113,11 +114,11 @@ def _on_all_devices(description: Description) -> tuple[list[Settings], list[str]
         if {"devices", "gpu"} & table.keys():
             cases.append(table)
             continue
-        problem: Problem = registry.load([f"problem.{table['problem']}"]).hook.make_problem()
+        problem: type[Problem] = registry.load([f"problem.{table['problem']}"]).hook.define_problem()
         key = _kind(table)
         if key not in counts:
             counts[key] = _devices(*key)
-        exchanges = _exchanges(problem, table)
+        exchanges = issubclass(problem, IsExchange)
         if counts[key] > 1:
             cases.append({**table, "devices": counts[key], "independent": not exchanges})
         elif exchanges:
@@ -144,11 +145,3 @@ def _devices(problem: str, framework: str, device: str) -> int:
         with suppress(UserError):
             return choose_device(framework, ability.info, device).count or 1
     return 1
-
-
-def _exchanges(problem: Problem, table: Mapping[str, Any]) -> bool:
-    """Return whether a case is an exchange between devices that do not divide any work."""
-    own = {field.name for field in fields(problem.params)}
-    values = parameters.resolve(problem, {name: value for name, value in table.items() if name in own}, "cpu")
-    mode, precision = table.get("mode", "inference"), table.get("precision", "fp32")
-    return bool(problem.collectives(problem.params(**values), mode, precision, "none", 2))

@@ -177,7 +177,7 @@ def _own_title(case: Factors) -> str:
 def _given(plugin: Plugin, mode: str, params: tuple[tuple[str, Value], ...]) -> str:
     """Return the title that a problem gives to a case, empty if it gives none or fails."""
     try:
-        problem = registry.load([plugin.address]).hook.make_problem()
-        return " ".join(problem.title(parameters.convert(problem.params, dict(params)), mode).split())
+        problem = registry.load([plugin.address]).hook.define_problem()
+        return " ".join(parameters.convert(problem, dict(params)).title(mode).split())
     except (Exception, SystemExit):  # noqa: BLE001 - a plugin's mistake costs its titles alone
         return ""

@@ -1,4 +1,4 @@
-"""Options declared by types: the settings of every case, and a problem's own parameters.
+"""Options declared by types: the settings of every case, and a problem's own options.
 
 A type and its `Meta` give the option, its help and its range, and convert what a user wrote, as an option or as a key.
 """
@@ -12,7 +12,7 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 import msgspec
 from msgspec import inspect
@@ -20,13 +20,14 @@ from msgspec import inspect
 from benchmarker.api.case import LONGEST_S, CaseRequest, Measuring, is_time, option_name
 from benchmarker.api.errors import UserError
 from benchmarker.api.fields import LARGEST
+from benchmarker.api.problem import Divides, Generates, Problem
 from benchmarker.files.toml import assigned, choices, refusal
 from benchmarker.formatting import EXAMPLES_OF_DURATIONS, duration_s, value_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from benchmarker.api.problem import Problem
+P = TypeVar("P", bound=Problem)
 
 _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
 _WHOLE = re.compile(r"(\d{1,18})([KMG]?)", re.ASCII)
@@ -140,15 +141,28 @@ def assignment(name: str, value: Any) -> str:
     return f"{option(name)}={value}"
 
 
-def fields(problem: Problem) -> list[Field]:
-    """Return the parameters of a problem, in order of their definition."""
-    info = inspect.type_info(problem.params)
+def names(problem: Problem | type[Problem]) -> list[str]:
+    """Return the names of the options of a problem: of all its fields but the devices of the case."""
+    of_case = {field.name for field in dataclasses.fields(Divides)}
+    return [field.name for field in dataclasses.fields(problem) if field.name not in of_case]
+
+
+def values(problem: Problem) -> dict[str, Any]:
+    """Return the options of a problem with their values."""
+    return {name: getattr(problem, name) for name in names(problem)}
+
+
+def fields(problem: type[Problem]) -> list[Field]:
+    """Return the options of a problem, in order of their definition."""
+    info = inspect.type_info(problem)
     assert isinstance(info, inspect.DataclassType)
-    hints = get_type_hints(problem.params)
+    hints, options = get_type_hints(problem), names(problem)
     found = []
     for field in info.fields:
+        if field.name not in options:
+            continue
         if field.required:
-            raise UserError(f"the parameter {field.name} of {problem.params.__name__} has no default")
+            raise UserError(f"the option {field.name} of {problem.__name__} has no default")
         described = field.type.extra_json_schema if isinstance(field.type, inspect.Metadata) else None
         name, values, limits = _describe_type(_bare(field.type))
         found.append(
@@ -196,33 +210,35 @@ def _describe_type(kind: inspect.Type) -> tuple[str, tuple[str, ...], str]:
 
 
 def resolve(
-    problem: Problem, given: Mapping[str, Any], platform: str, spelt: Callable[[str], str] = option
+    problem: type[Problem], given: Mapping[str, Any], platform: str, spelt: Callable[[str], str] = option
 ) -> dict[str, Any]:
     """Return every parameter with its value: as given, otherwise the default for the platform.
 
     Raises `UserError` if the problem does not have a parameter or the parameter does not accept a value; it names the
     parameter as `spelt`: by default, as an option.
     """
-    defaults = {} if platform == "cpu" else problem.accelerator_defaults(given)
-    return dataclasses.asdict(convert(problem.params, {**defaults, **given}, spelt))
+    defaults: Mapping[str, Any] = {}
+    if platform != "cpu":
+        defaults = problem.accelerator_defaults(given) if issubclass(problem, Generates) else problem.accelerator
+    return values(convert(problem, {**defaults, **given}, spelt))
 
 
-def convert(kind: type[Any], values: Mapping[str, Any], spelt: Callable[[str], str] = option) -> Any:
-    """Convert plain values or text to a problem's parameters; raises `UserError` that names the one `spelt` so."""
-    names = [field.name for field in dataclasses.fields(kind)]
-    values = {
+def convert(kind: type[P], given: Mapping[str, Any], spelt: Callable[[str], str] = option) -> P:
+    """Make a problem from plain values or text of its options; raises `UserError` that names the one `spelt` so."""
+    known = names(kind)
+    given = {
         name: _without_unit(value) if isinstance(value, str) and _type(kind, name) == "int" else value
-        for name, value in values.items()
+        for name, value in given.items()
     }
-    for name in values:
-        if name not in names:
-            near = difflib.get_close_matches(name, names, n=2) or names
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=2) or known
             raise UserError(f"no option {option(name)}; did you mean {' or '.join(map(option, near))}?")
-    for name, value in values.items():
+    for name, value in given.items():
         if _is_too_large(value):
             raise UserError(f"{spelt(name)} is too large: at most {LARGEST} is possible")
     try:
-        return msgspec.convert(values, kind, strict=False)
+        return msgspec.convert(given, kind, strict=False)
     except msgspec.ValidationError as error:
         message, _, place = str(error).partition(" - at ")
         at = re.match(r"`\$\.(\w+)", place)
@@ -230,7 +246,7 @@ def convert(kind: type[Any], values: Mapping[str, Any], spelt: Callable[[str], s
             raise UserError(message) from error
         name = at[1]
         raise UserError(
-            f"{assigned(spelt(name), values[name])}: {refusal(message, get_type_hints(kind)[name])}"
+            f"{assigned(spelt(name), given[name])}: {refusal(message, get_type_hints(kind)[name])}"
         ) from error
 
 

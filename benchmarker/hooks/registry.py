@@ -66,7 +66,7 @@ def installing(extra: str, distribution: str = DISTRIBUTION) -> str:
 GROUP = "benchmarker"
 KINDS: dict[str, tuple[str, ...]] = {
     "framework": ("describe_framework", "make_framework"),
-    "problem": ("make_problem",),
+    "problem": ("define_problem",),
     "workload": ("describe_workload", "build_workload"),
     "meter": ("make_meter",),
     "metric": ("derive_metrics",),

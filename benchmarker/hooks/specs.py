@@ -49,10 +49,10 @@ def make_framework(device: str, precision: str, threads: int | None, profiling: 
 
 
 @hookspec(firstresult=True)
-def make_problem() -> Problem:
-    """Make the problem, without importing a framework; called when a command names the problem.
+def define_problem() -> type[Problem]:
+    """Return the class of the problem, without importing a framework; called when a command names the problem.
 
-    Implemented by `problem.NAME`: `return Gemm()`.
+    Implemented by `problem.NAME`: `return Gemm`.
     """
     raise NotImplementedError
 
@@ -67,19 +67,19 @@ def describe_workload() -> Support:
 
 
 @hookspec(firstresult=True)
-def build_workload(framework: Framework, problem: Problem, case: Case, params: object, data: Data) -> Workload:
+def build_workload(framework: Framework, problem: Problem, case: Case, data: Data) -> Workload:
     """Build the case on the device, ready to run steps; called twice in a trial, for the check and for the timing.
 
-    Implemented by `workload.PROBLEM.FRAMEWORK`: `return TorchGemm(framework, case, params, data)`.
+    Implemented by `workload.PROBLEM.FRAMEWORK`: `return TorchGemm(framework, problem, case, data)`.
     """
     raise NotImplementedError
 
 
 @hookspec(firstresult=True)
-def build_engine(framework: Framework, problem: Problem, case: Case, params: object, data: Data) -> Engine:
+def build_engine(framework: Framework, problem: Problem, case: Case, data: Data) -> Engine:
     """Build an engine that generates text on the device; called by `serve-load`, for its check and for the load.
 
-    Implemented by `workload.PROBLEM.FRAMEWORK` if it has one; the parameters are those of `Problem.engine_options`.
+    Implemented by `workload.PROBLEM.FRAMEWORK` if it has one; the options are those of `Generates.engine_options`.
     """
     raise NotImplementedError
 

@@ -15,6 +15,7 @@ import msgspec
 
 from benchmarker.api.case import Case, CaseRequest, Measuring, Scaling
 from benchmarker.api.errors import UserError
+from benchmarker.api.problem import NO_WEAK_SCALING, Divides
 from benchmarker.files.toml import assigned
 from benchmarker.hooks import parameters, registry
 from benchmarker.machine import gpus
@@ -59,7 +60,7 @@ class _Wanted:
         devices = None if self.all_devices else self.asked.devices
         return self.asked.problem, self.framework, self.asked.gpu, devices
 
-    def of(self, problem: Problem, ability: Ability) -> CaseRequest:
+    def of(self, kind: type[Problem], ability: Ability) -> CaseRequest:
         """The request with its number of devices, and with weak scaling as much work for each as is asked of one."""
         asked = self.asked
         device = choose_device(self.framework, ability.info, asked.device)
@@ -70,9 +71,10 @@ class _Wanted:
             return asked
         if asked.independent:
             raise UserError("--independent gives each device the same work already; omit --scaling=weak")
-        params = problem.params(**parameters.resolve(problem, asked.params, device.platform))
-        grown = problem.on(asked.devices).grown(params, asked.devices)
-        return msgspec.structs.replace(asked, params=dataclasses.asdict(grown))
+        problem = parameters.convert(kind, parameters.resolve(kind, asked.params, device.platform))
+        if not isinstance(problem, Divides):
+            raise UserError(NO_WEAK_SCALING)
+        return msgspec.structs.replace(asked, params=parameters.values(problem.on(asked.devices).grown()))
 
     @property
     def of_suite(self) -> dict[str, Any]:
@@ -214,9 +216,9 @@ def _common(group: Sequence[Settings], names: Sequence[str]) -> str:
     return label(group[0], [name for name in names if name not in differing])
 
 
-def _problem(name: str) -> Problem:
-    problem: Problem = registry.load([f"problem.{name}"]).hook.make_problem()
-    return problem
+def _problem(name: str) -> type[Problem]:
+    kind: type[Problem] = registry.load([f"problem.{name}"]).hook.define_problem()
+    return kind
 
 
 def _all_wanted(tables: Sequence[Settings]) -> list[_Wanted]:
@@ -224,7 +226,7 @@ def _all_wanted(tables: Sequence[Settings]) -> list[_Wanted]:
     return [_want(table, find, problem) for table in tables]
 
 
-def _want(table: Settings, find: Callable[[str], Any], problem: Callable[[str], Problem]) -> _Wanted:
+def _want(table: Settings, find: Callable[[str], Any], problem: Callable[[str], type[Problem]]) -> _Wanted:
     """Convert and check a table of settings. Raises `UserError` if a setting is invalid."""
     for name in ("problem", "framework"):
         if name not in table:
@@ -238,9 +240,8 @@ def _want(table: Settings, find: Callable[[str], Any], problem: Callable[[str], 
     find(f"framework.{framework}")
     made = problem(given["problem"])
     of_problem = {name: value for name, value in table.items() if name not in (*given, *_BESIDE)}
-    own = [field.name for field in dataclasses.fields(made.params)]
     for name in of_problem:
-        known = [*own, *_BESIDE, *parameters.settings(), "trials", "design", "order_seed"]
+        known = [*parameters.names(made), *_BESIDE, *parameters.settings(), "trials", "design", "order_seed"]
         _known(f"setting of {given['problem']}", name, known)
     values = parameters.resolve(made, of_problem, "cpu", spelt=str)
     for name, value in values.items():

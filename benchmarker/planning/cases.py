@@ -11,7 +11,7 @@ from benchmarker.api.case import EXECUTIONS, Case, CaseRequest, Mode, Parallel
 from benchmarker.api.errors import UserError
 from benchmarker.api.framework import Device, FrameworkInfo
 from benchmarker.api.precision import PRECISIONS
-from benchmarker.api.problem import Support
+from benchmarker.api.problem import Support, divided
 from benchmarker.formatting import value_text
 from benchmarker.hooks import launchers, parameters
 from benchmarker.machine import gpus
@@ -50,15 +50,16 @@ def duet_trouble(cases: Sequence[Case]) -> str | None:
     return None
 
 
-def make_case(asked: CaseRequest, problem: Problem, framework: str, ability: Ability) -> Case:
+def make_case(asked: CaseRequest, kind: type[Problem], framework: str, ability: Ability) -> Case:
     """The fully decided case in one framework. Raises `UserError` if the framework does not support it."""
     device = choose_device(framework, ability.info, asked.device)
-    values = parameters.resolve(problem, asked.params, device.platform)
+    values = parameters.resolve(kind, asked.params, device.platform)
     nodes = _nodes(asked, framework, ability, device)
     _refuse_devices(asked, framework, ability, device, nodes)
     parallel = _parallel(asked, framework, ability.support)
     _refuse_unsupported(asked, framework, device, ability.support, {**values, "parallel": parallel})
-    problem.on(1 if asked.independent else asked.devices, parallel).refuse(problem.params(**values), asked.mode)
+    problem = parameters.convert(kind, values)
+    divided(problem, 1 if asked.independent else asked.devices, parallel).refuse(asked.mode)
     measuring = asked.measuring
     if measuring.wants_power and measuring.power_min_s >= measuring.timeout_s:
         raise UserError(

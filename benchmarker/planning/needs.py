@@ -45,18 +45,17 @@ class Needs(Struct, frozen=True, kw_only=True):
     left_out: str
 
 
-def needs(problem: Problem, values: dict[str, Any], mode: Mode, precision: str) -> Needs:
-    """Return what a step needs; `values` are all parameters. Raises `UserError` if they make no sense in the mode."""
-    params = problem.params(**values)
-    problem.refuse(params, mode)
-    cost = problem.cost(params, mode, precision)
-    memory = dict(problem.memory(params, mode, precision))
+def needs(problem: Problem, mode: Mode, precision: str) -> Needs:
+    """Return what a step needs. Raises `UserError` if the options of the problem make no sense in the mode."""
+    problem.refuse(mode)
+    cost = problem.cost(mode, precision)
+    memory = dict(problem.memory(mode, precision))
     return Needs(
-        title=problem.title(params, mode),
+        title=problem.title(mode),
         mode=mode,
         precision=precision,
-        params=values,
-        parameters=problem.parameter_count(params),
+        params=parameters.values(problem),
+        parameters=problem.parameter_count(),
         samples=cost.samples,
         tokens=cost.tokens,
         flops=cost.flops,
@@ -84,7 +83,9 @@ class DescribedCase(Struct, frozen=True):
     frameworks: dict[str, str | None]
 
 
-def describe_case(problem: Problem, asked: CaseRequest, supported: Mapping[str, Ability | UserError]) -> DescribedCase:
+def describe_case(
+    kind: type[Problem], asked: CaseRequest, supported: Mapping[str, Ability | UserError]
+) -> DescribedCase:
     """Describe a case that was asked for, on the device that its frameworks would choose.
 
     Raises `UserError` if no framework that can be used here supports it.
@@ -96,14 +97,15 @@ def describe_case(problem: Problem, asked: CaseRequest, supported: Mapping[str, 
         ability = supported[name]
         assert isinstance(ability, Ability)
         try:
-            make_case(asked, problem, name, ability)
+            make_case(asked, kind, name, ability)
             reasons[name] = None
         except UserError as error:
             reasons[name] = str(error)
     usable = any(isinstance(ability, Ability) for ability in supported.values())
     if usable and all(reasons.values()):
         raise UserError("; ".join(dict.fromkeys(filter(None, reasons.values()))))
-    needed = needs(problem, parameters.resolve(problem, asked.params, platform), asked.mode, asked.precision)
+    problem = parameters.convert(kind, parameters.resolve(kind, asked.params, platform))
+    needed = needs(problem, asked.mode, asked.precision)
     here = [device for device in chosen.values() if device.platform == platform]
     memories = dict.fromkeys(_memory(device, needed.memory_bytes) for device in here)
     return DescribedCase(needed, list(memories), reasons)

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from benchmarker.api.errors import UserError
 from benchmarker.api.precision import PRECISIONS
+from benchmarker.api.problem import Divides, divided
 from benchmarker.formatting import part
 from benchmarker.hooks import parameters, registry
 from benchmarker.machine import description
@@ -78,39 +79,38 @@ def _computed(case: Case) -> dict[str, Any]:
     """Return the values of the fields that follow from a case; raises whatever the problem does."""
     if registry.known(f"problem.{case.problem}") is None:
         raise UserError(f"the problem {case.problem} is not installed here")
-    problem = registry.load([f"problem.{case.problem}"]).hook.make_problem()
-    params = parameters.convert(problem.params, case.params)
-    problem.refuse(params, case.mode)
-    together = problem.on(case.devices, case.parallel)
-    exchanges = together.collectives(params, case.mode, case.precision, case.parallel, case.devices)
-    scopes = dict(together.scopes(params, case.mode))
-    measured, copies = (problem.on(1, case.parallel), case.devices) if case.independent else (together, 1)
-    cost = asdict(measured.cost(params, case.mode, case.precision))
-    types = measured.types(params, case.precision)
+    kind = registry.load([f"problem.{case.problem}"]).hook.define_problem()
+    problem = parameters.convert(kind, case.params)
+    problem.refuse(case.mode)
+    together = divided(problem, case.devices, case.parallel)
+    exchanges = together.collectives(case.mode, case.precision) if isinstance(together, Divides) else ()
+    measured, copies = (problem, case.devices) if case.independent else (together, 1)
+    cost = asdict(measured.cost(case.mode, case.precision))
+    types = measured.types(case.precision)
     return {
         "command": command_line(case),
         **{f"cost.{name}": value and value * copies for name, value in cost.items()},
         **{f"types.{name}": getattr(types, name) for name in ("parameter", "compute", "accumulate", "lowest")},
-        "bound": bound_of_case(measured, params, case),
-        "scopes": scopes,
+        "bound": bound_of_case(measured, case),
+        "scopes": dict(together.scopes(case.mode)),
         "exchanges": {exchange.op: exchange for exchange in exchanges},
     }
 
 
-def bound_of_case(problem: Problem, params: Any, case: Case) -> Callable[[str], float | None]:
+def bound_of_case(problem: Problem, case: Case) -> Callable[[str], float | None]:
     """Return the function from an output's name to its bound in a check; None if it takes too much work to compute."""
-    size = problem.small(params)
+    size = problem.small()
     if not PRECISIONS[case.precision].is_short:
-        bound = problem.bound(size, case.mode, case.precision)
+        bound = size.bound(case.mode, case.precision)
         return lambda _: bound
-    cost = problem.cost(size, case.mode, case.precision)
+    cost = size.cost(case.mode, case.precision)
     if cost.flops > MOST_FLOPS or cost.bytes > MOST_BYTES:
         return lambda _: None
     data, steps = (
-        drawn(problem, size, case.precision, case.seed, TRAINING_STEPS),
-        partial(steps_of, problem, size, case),
+        drawn(size, case.precision, case.seed, TRAINING_STEPS),
+        partial(steps_of, size, case),
     )
-    return bounds_of(problem, size, case, data, steps, steps(data)).get
+    return bounds_of(size, case, data, steps, steps(data)).get
 
 
 def _differences(record: Record, computed: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

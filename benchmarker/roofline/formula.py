@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from benchmarker.api.problem import phases_of
 from benchmarker.formatting import one_line
 from benchmarker.hooks import parameters, registry
 
@@ -91,21 +92,21 @@ def _formula(
     if plugin is None:
         return Formula(reason=f"the problem {name} is not installed")
     try:
-        problem: Problem = registry.load([plugin.address]).hook.make_problem()
-        made = parameters.convert(problem.params, dict(params))
-        parts = problem.parts(made, mode, precision)
+        kind: type[Problem] = registry.load([plugin.address]).hook.define_problem()
+        problem = parameters.convert(kind, dict(params))
+        parts = problem.parts(mode, precision)
         if not parts:
             return Formula(reason=f"{name} has no formula for the work of its scopes")
         phases = {
             phase: Phase(
                 count,
-                problem.cost(own, mode, precision),
-                problem.parts(own, mode, precision),
-                problem.scopes(own, mode),
+                own.cost(mode, precision),
+                own.parts(mode, precision),
+                own.scopes(mode),
             )
-            for phase, (count, own) in problem.phases(made).items()
+            for phase, (count, own) in phases_of(problem).items()
         }
-        runs = problem.scopes(made, mode)
+        runs = problem.scopes(mode)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin's mistake costs its predictions alone
         return Formula(reason=f"{name} gives no formula for these parameters: {one_line(str(error))}")
     return Formula(parts, runs, phases)

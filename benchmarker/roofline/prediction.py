@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from benchmarker.api.errors import UserError
 from benchmarker.api.precision import ITEM_BYTES
-from benchmarker.api.problem import Work
+from benchmarker.api.problem import Generates, Work, phases_of
 from benchmarker.roofline.formula import of_part
 
 if TYPE_CHECKING:
@@ -91,19 +91,14 @@ class Prediction(Struct, frozen=True, kw_only=True):
     fit: Fit | None
 
 
-def predict(
-    problem: Problem, params: Any, mode: Mode, precision: str, roof: Roof, memory_bytes: float | None = None
-) -> Prediction:
+def predict(problem: Problem, mode: Mode, precision: str, roof: Roof, memory_bytes: float | None = None) -> Prediction:
     """Predict a step under a roof, on a device with so much memory. Raises `UserError` for a problem without parts."""
-    phases = [
-        _phase(problem, name, count, own, mode, precision, roof)
-        for name, (count, own) in problem.phases(params).items()
-    ]
-    cost = problem.cost(params, mode, precision)
+    phases = [_phase(own, name, count, mode, precision, roof) for name, (count, own) in phases_of(problem).items()]
+    cost = problem.cost(mode, precision)
     time_s = sum(phase.count * phase.time_s for phase in phases)
     tokens_per_s = None if cost.tokens is None else cost.tokens / time_s
     return Prediction(
-        name=problem.title(params, mode),
+        name=problem.title(mode),
         precision=precision,
         roof=roof,
         samples=cost.samples,
@@ -112,20 +107,20 @@ def predict(
         samples_per_s=cost.samples / time_s,
         tokens_per_s=tokens_per_s,
         tokens_per_s_per_user=None if tokens_per_s is None else tokens_per_s / cost.samples,
-        ridge_rows=roof.ridge * ITEM_BYTES[problem.types(params, precision).parameter] / 2,
+        ridge_rows=roof.ridge * ITEM_BYTES[problem.types(precision).parameter] / 2,
         phases=phases,
-        fit=_fit(problem, params, precision, cost.samples, memory_bytes),
+        fit=_fit(problem, precision, cost.samples, memory_bytes),
     )
 
 
-def _phase(problem: Problem, name: str, count: int, params: Any, mode: Mode, precision: str, roof: Roof) -> Phase:
-    parts = problem.parts(params, mode, precision)
+def _phase(problem: Problem, name: str, count: int, mode: Mode, precision: str, roof: Roof) -> Phase:
+    parts = problem.parts(mode, precision)
     if not parts:
         raise UserError("the problem has no formula for the work of its scopes, so its time cannot be predicted")
-    runs = problem.scopes(params, mode)
+    runs = problem.scopes(mode)
     timed = [_part(scope, work, runs.get(scope, 0), roof) for scope, work in parts.items()]
     total = sum(parts.values(), Work(0, 0))
-    least_s, bound = _whole(problem, params, mode, precision, roof)
+    least_s, bound = _whole(problem, mode, precision, roof)
     return Phase(
         name=name,
         count=count,
@@ -136,7 +131,7 @@ def _phase(problem: Problem, name: str, count: int, params: Any, mode: Mode, pre
         time_s=sum(each.time_s for each in timed),
         least_s=least_s,
         bound=bound,
-        crossover_batch=_crossover(problem, params, mode, precision, roof),
+        crossover_batch=_crossover(problem, mode, precision, roof),
         parts=timed,
     )
 
@@ -147,30 +142,33 @@ def _part(scope: str, work: Work, runs: int, roof: Roof) -> Part:
     return Part(scope=scope, flops=work.flops, bytes=work.bytes, time_s=time_s, bound=bound)
 
 
-def _whole(problem: Problem, params: Any, mode: Mode, precision: str, roof: Roof) -> tuple[float, Bound]:
+def _whole(problem: Problem, mode: Mode, precision: str, roof: Roof) -> tuple[float, Bound]:
     """Return the least time, s, of a phase as a whole, and what bounds it; weights are those of its parts."""
-    cost = problem.cost(params, mode, precision)
-    weight_bytes = sum(work.weight_bytes for work in problem.parts(params, mode, precision).values())
+    cost = problem.cost(mode, precision)
+    weight_bytes = sum(work.weight_bytes for work in problem.parts(mode, precision).values())
     least_s = roof.time_s(cost.flops, cost.bytes, min(weight_bytes, cost.bytes))
     return least_s, roof.bound_of(cost.flops, least_s)
 
 
-def _crossover(problem: Problem, params: Any, mode: Mode, precision: str, roof: Roof) -> int | None:
+def _crossover(problem: Problem, mode: Mode, precision: str, roof: Roof) -> int | None:
     """Return the smallest batch size at which a phase is compute-bound; None without one, or without a cache."""
-    if not problem.cache_bytes(params, precision):
+    if not _cache_bytes(problem, precision):
         return None
 
     def is_compute_bound(batch_size: int) -> bool:
-        return (
-            _whole(problem, dataclasses.replace(params, batch_size=batch_size), mode, precision, roof)[1] == "compute"
-        )
+        of_size: dict[str, Any] = {"batch_size": batch_size}
+        return _whole(dataclasses.replace(problem, **of_size), mode, precision, roof)[1] == "compute"
 
     batch = 1 + bisect_left(range(1, MOST_BATCH + 1), True, key=is_compute_bound)
     return batch if batch <= MOST_BATCH else None
 
 
-def _fit(problem: Problem, params: Any, precision: str, samples: int, memory_bytes: float | None) -> Fit | None:
-    weight_bytes, caches = problem.weight_bytes(params, precision), problem.cache_bytes(params, precision)
+def _cache_bytes(problem: Problem, precision: str) -> int:
+    return problem.cache_bytes(precision) if isinstance(problem, Generates) else 0
+
+
+def _fit(problem: Problem, precision: str, samples: int, memory_bytes: float | None) -> Fit | None:
+    weight_bytes, caches = problem.weight_bytes(precision), _cache_bytes(problem, precision)
     if not (weight_bytes and caches):
         return None
     cache_bytes = caches // samples

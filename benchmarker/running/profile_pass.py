@@ -17,6 +17,7 @@ import msgspec
 
 from benchmarker.agent.supervisor import run_group
 from benchmarker.api.errors import UserError
+from benchmarker.api.problem import Divides, divided
 from benchmarker.files import atomic
 from benchmarker.hooks import parameters, registry
 from benchmarker.records import store
@@ -67,15 +68,15 @@ def _profiled(context: Context, record: Record) -> Record:
     from benchmarker.traces.together import ingest_ranks
 
     case = record.case
-    problem = registry.load([f"problem.{case.problem}"]).hook.make_problem().on(case.devices, case.parallel)
-    params = parameters.convert(problem.params, case.params)
-    formula = problem.collectives(params, case.mode, case.precision, case.parallel, case.devices)
+    kind = registry.load([f"problem.{case.problem}"]).hook.define_problem()
+    problem = divided(parameters.convert(kind, case.params), case.devices, case.parallel)
+    formula = problem.collectives(case.mode, case.precision) if isinstance(problem, Divides) else ()
     with tempfile.TemporaryDirectory(dir=context.folder.work) as name:
         variables = _take(context, record, Path(name))
         files = [_file(folder_of(Path(name), rank)) for rank in range(case.ranks)]
         context.listener.on_event(StageBegan("reading the profile"))
         expected = Expected(
-            scopes=problem.scopes(params, case.mode),
+            scopes=problem.scopes(case.mode),
             separable=case.measuring.separable,
             variables=variables,
             collectives=formula or None,

@@ -80,11 +80,11 @@ def _check(task: Task, events: Events, parent: Parent) -> None:
     """Check each mode at the small size, and train it for some steps if training is among the modes."""
     (case,) = task.cases
     bench = Bench(case)
-    size = bench.problem.small(bench.params)
+    size = bench.problem.small()
     for mode in task.modes:
         bench.case = msgspec.structs.replace(case, mode=mode)
         data = bench.data(size, TRAINING_STEPS)
-        events.send(Checked(check(bench.build(size, data), data, bench.problem, size, bench.case), mode))
+        events.send(Checked(check(bench.build(size, data), data, size, bench.case), mode))
         if mode == "training":
             workload = bench.build(size, bench.data(size, BATCHES))
             losses = [float(workload.outputs(workload.step())["loss"]) for _ in range(task.steps)]

@@ -12,7 +12,7 @@ import msgspec
 from benchmarker.api.case import Case, Mode
 from benchmarker.api.errors import UserError
 from benchmarker.api.framework import Device, Framework, FrameworkInfo, ProcessGroup, StepMarker
-from benchmarker.api.problem import Data, Problem, Workload
+from benchmarker.api.problem import Data, Problem, Workload, divided
 from benchmarker.hooks import parameters, registry
 from benchmarker.machine.description import usable_cores
 from benchmarker.records.record import DeviceInfo, Types
@@ -26,7 +26,7 @@ MODULES = "LOADEDMODULES"
 
 
 class Bench:
-    """A case with its plugins loaded, its framework opened and its parameters converted.
+    """A case with its plugins loaded, its framework opened and the options of its problem converted.
 
     If there is a process `group`, the framework joins it. Processes of one node divide its cores among themselves. With
     a folder for its profile, the process gets settings for profiling, and `profiler`. Raises `UserError`, also if the
@@ -61,26 +61,24 @@ class Bench:
         self.profiler: AbstractContextManager[StepMarker] = (
             self.framework.profile(profile_into) if profile_into else nullcontext(nullcontext)
         )
-        self.problem: Problem = self.hooks.make_problem().on(1 if case.independent else case.devices, case.parallel)
-        self.params = parameters.convert(self.problem.params, case.params)
+        problem: Problem = parameters.convert(self.hooks.define_problem(), case.params)
+        self.problem = divided(problem, 1 if case.independent else case.devices, case.parallel)
 
-    def data(self, size: Any, batches: int, precision: str | None = None) -> Data:
-        """Weights and inputs from the case's seed."""
-        return drawn(self.problem, size, precision or self.case.precision, self.case.seed, batches)
+    def data(self, problem: Problem, batches: int, precision: str | None = None) -> Data:
+        """Weights and inputs from the case's seed, of its problem at a size."""
+        return drawn(problem, precision or self.case.precision, self.case.seed, batches)
 
-    def build(self, size: Any, data: Data, precision: str | None = None) -> Workload:
-        """The workload of this case at a size; another precision than the case's takes `Framework.fp64`."""
+    def build(self, problem: Problem, data: Data, precision: str | None = None) -> Workload:
+        """The workload of this case at a size of its problem; another precision than its own takes `Framework.fp64`."""
         case = msgspec.structs.replace(self.case, precision=precision or self.case.precision)
-        workload: Workload = self.hooks.build_workload(
-            framework=self.framework, problem=self.problem, case=case, params=size, data=data
-        )
+        workload: Workload = self.hooks.build_workload(framework=self.framework, problem=problem, case=case, data=data)
         return workload
 
     def describe(self) -> RecordPart:
         """What is known about the device, the types and the software."""
         info: FrameworkInfo = self.hooks.describe_framework()
         device: Device = next(device for device in info.devices if device.platform == self.case.device)
-        precision = self.problem.types(self.params, self.case.precision)
+        precision = self.problem.types(self.case.precision)
         return RecordPart(
             device=DeviceInfo(
                 platform=device.platform,
@@ -111,14 +109,14 @@ def open_bench(
     mode: Mode = "inference",
     compiled: bool = False,
     seed: int = 0,
-    **parameters_given: Any,
+    **options: Any,
 ) -> Bench:
     """Open one case in this process, as a trial's process does: for notebooks, and for comparisons with other code.
 
-    Parameters that are not given have their defaults for `device`. Frameworks keep some settings for a whole process,
+    Options that are not given have their defaults for `device`. Frameworks keep some settings for a whole process,
     so open cases of different precisions one after the other. Raises `UserError`.
     """
-    instance: Problem = registry.load([f"problem.{problem}"]).hook.make_problem()
+    kind: type[Problem] = registry.load([f"problem.{problem}"]).hook.define_problem()
     return Bench(
         Case(
             problem=problem,
@@ -128,7 +126,7 @@ def open_bench(
             mode=mode,
             compile=compiled,
             seed=seed,
-            params=parameters.resolve(instance, parameters_given, device),
+            params=parameters.resolve(kind, options, device),
         )
     )
 

@@ -9,13 +9,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
 from math import inf
-from typing import Any
 
 import numpy as np
 
 from benchmarker.api.case import Case
 from benchmarker.api.precision import PRECISIONS
-from benchmarker.api.problem import Data, Problem, Workload
+from benchmarker.api.problem import Data, Generates, Problem, Workload
 from benchmarker.records.record import Check
 from benchmarker.worker.rounding import result_type, rounded, to_type
 
@@ -49,13 +48,13 @@ class Compared:
     copies: tuple[dict[str, str], ...] = ()
 
 
-def check(workload: Workload, data: Data, problem: Problem, params: Any, case: Case) -> Check:
-    """Check a workload against the reference for the same parameters and data.
+def check(workload: Workload, data: Data, problem: Problem, case: Case) -> Check:
+    """Check a workload against the reference for the same problem and data.
 
     Raises `RuntimeError` if its outputs have other names or shapes than those of the reference, or if the reference
     itself is not finite.
     """
-    return worst_of([compare(workload, data, problem, params, case)])
+    return worst_of([compare(workload, data, problem, case)])
 
 
 def worst_of(ranks: Sequence[Compared]) -> Check:
@@ -77,18 +76,18 @@ def unlike_weights(ranks: Sequence[Compared]) -> str:
     return ""
 
 
-def compare(workload: Workload, data: Data, problem: Problem, params: Any, case: Case) -> Compared:
+def compare(workload: Workload, data: Data, problem: Problem, case: Case) -> Compared:
     """Compare the outputs that this process has with the reference; raises `RuntimeError` as `check` does."""
-    steps = partial(steps_of, problem, params, case)
+    steps = partial(steps_of, problem, case)
     reference = steps(data)
-    bounds = bounds_of(problem, params, case, data, steps, reference)
+    bounds = bounds_of(problem, case, data, steps, reference)
     compared = _compared(((expected, workload.outputs(workload.step())) for expected in reference), bounds)
     if workload.weights is None:
         return compared
     return replace(compared, copies=tuple(map(_digests, workload.weights())))
 
 
-def compare_gradients(workload: Workload, data: Data, problem: Problem, params: Any) -> Compared:
+def compare_gradients(workload: Workload, data: Data, problem: Problem) -> Compared:
     """Compare the gradients that each device of this process has in a step in fp64 with those of the whole batch.
 
     The losses of a few steps do not suffice: AdamW takes gradients that are too large by a factor for the right ones.
@@ -97,8 +96,8 @@ def compare_gradients(workload: Workload, data: Data, problem: Problem, params: 
     """
     if workload.gradients is None:
         raise RuntimeError("it divides a training step, but has no Workload.gradients to check the exchange by")
-    exact = next(problem.reference(params, data, "forward_backward"))
-    bound = problem.bound(params, "forward_backward", "fp64")
+    exact = next(problem.reference(data, "forward_backward"))
+    bound = problem.bound("forward_backward", "fp64")
     return _compared([(exact, gradients) for gradients in workload.gradients()], dict.fromkeys(exact, bound))
 
 
@@ -124,21 +123,21 @@ def _error_in_bounds(check: Check) -> float:
     return check.error / check.bound if check.bound else inf * check.error if check.error else 0.0
 
 
-def drawn(problem: Problem, params: Any, precision: str, seed: int, batches: int) -> Data:
+def drawn(problem: Problem, precision: str, seed: int, batches: int) -> Data:
     """Return weights and inputs from the seed of a case; SFC64 is NumPy's fastest generator."""
-    return problem.data(params, precision, np.random.Generator(np.random.SFC64(seed)), batches)
+    return problem.data(precision, np.random.Generator(np.random.SFC64(seed)), batches)
 
 
-def steps_of(problem: Problem, params: Any, case: Case, data: Data) -> list[Outputs]:
+def steps_of(problem: Problem, case: Case, data: Data) -> list[Outputs]:
     """Return the outputs of the reference in each step that a check compares."""
-    reference = problem.reference(params, data, case.mode)
-    steps = TRAINING_STEPS if case.mode == "training" else problem.check_steps(params)
+    reference = problem.reference(data, case.mode)
+    own = problem.check_steps() if isinstance(problem, Generates) else 1
+    steps = TRAINING_STEPS if case.mode == "training" else own
     return [next(reference, {}) for _ in range(steps)]
 
 
 def bounds_of(
     problem: Problem,
-    params: Any,
     case: Case,
     data: Data,
     reference: Callable[[Data], list[Outputs]],
@@ -151,7 +150,7 @@ def bounds_of(
     the same kind, such as all kernels or all biases, have the largest error of any of them in common, and outputs of a
     few numbers that of all outputs. If there are no others, `ROUNDOFFS` are allowed.
     """
-    least, types = problem.bound(params, case.mode, case.precision), PRECISIONS[case.precision]
+    least, types = problem.bound(case.mode, case.precision), PRECISIONS[case.precision]
     bounds = {name: least for expected in exact_steps for name in expected}
     if not types.is_short:
         return bounds

@@ -26,7 +26,7 @@ import msgspec
 from msgspec import Struct
 
 from benchmarker.api.framework import StepMarker
-from benchmarker.api.problem import Workload
+from benchmarker.api.problem import Divides, Workload
 from benchmarker.formatting import one_line
 from benchmarker.machine import counters
 from benchmarker.machine.counters import Snapshot
@@ -77,21 +77,22 @@ class RankRunner:
     def compare(self) -> Compared:
         """Compare the outputs at the small size with the reference."""
         bench = self._bench
-        size = bench.problem.small(bench.params)
+        size = bench.problem.small()
         data = bench.data(size, TRAINING_STEPS)
-        return compare(bench.build(size, data), data, bench.problem, size, bench.case)
+        return compare(bench.build(size, data), data, size, bench.case)
 
     def compare_gradients(self) -> Compared:
         """Compare the gradients of devices that divide a training step, in fp64 at the small size."""
         bench = self._bench
-        size = bench.problem.in_fp64(bench.problem.small(bench.params))
+        small = bench.problem.small()
+        size = small.in_fp64() if isinstance(small, Divides) else small
         data = bench.data(size, 1, "fp64")
         with bench.framework.fp64():
-            return compare_gradients(bench.build(size, data, "fp64"), data, bench.problem, size)
+            return compare_gradients(bench.build(size, data, "fp64"), data, size)
 
     def build(self) -> int:
         """Build the workload; returns the FLOPs that it recomputes."""
-        self._workload = self._bench.build(self._bench.params, self._bench.data(self._bench.params, BATCHES))
+        self._workload = self._bench.build(self._bench.problem, self._bench.data(self._bench.problem, BATCHES))
         return self._workload.recomputed_flops
 
     def block(self, steps: int) -> int:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Any
 
 import numpy as np
 
 from benchmarker.api.case import Case
 from benchmarker.api.errors import UserError
-from benchmarker.api.problem import Data, Engine, Problem
+from benchmarker.api.problem import Data, Engine, Generates, Problem
 from benchmarker.records.record import Check
 from benchmarker.worker import timing
 from benchmarker.worker.bench import Bench
@@ -33,9 +32,11 @@ def serve(task: Task, events: Events, parent: Parent) -> None:
         bench = Bench(case)
         events.send(bench.describe())
     with stage("check"):
-        size = bench.problem.small(bench.params)
+        if not isinstance(bench.problem, Generates):
+            raise UserError(f"{case.problem} generates no text")
+        size = bench.problem.small()
         data = bench.data(size, 1)
-        result = check(_engine(bench, size, data), bench.problem, size, data, case)
+        result = check(_engine(bench, size, data), size, data, case)
         events.send(Checked(result))
         if not result.ok:
             raise UserError(
@@ -43,7 +44,7 @@ def serve(task: Task, events: Events, parent: Parent) -> None:
                 f"(relative); the bound for {case.precision} is {result.bound:.3g}"
             )
     with stage("build"):
-        engine = _engine(bench, bench.params, bench.data(bench.params, 1))
+        engine = _engine(bench, bench.problem, bench.data(bench.problem, 1))
     with stage("warm-up"):
         _warm_up(engine)
     timing.quiet()
@@ -51,7 +52,7 @@ def serve(task: Task, events: Events, parent: Parent) -> None:
     _answer(engine, parent.requests, events)
 
 
-def check(engine: Engine, problem: Problem, size: Any, data: Data, case: Case) -> Check:
+def check(engine: Engine, problem: Generates, data: Data, case: Case) -> Check:
     """Hold the tokens of requests that overlap in time against the reference, which computes whole sequences.
 
     Rounding may decide a near tie either way. So the error is how far the logit of a chosen token is below the largest
@@ -72,10 +73,10 @@ def check(engine: Engine, problem: Problem, size: Any, data: Data, case: Case) -
         _advance(batching, texts)
 
     def logits(data: Data) -> list[Outputs]:
-        return [{"logits": problem.logits(size, data, np.array([text[:-1]]))} for text in texts.values()]
+        return [{"logits": problem.logits(data, np.array([text[:-1]]))} for text in texts.values()]
 
     exact = logits(data)
-    worst, bound = 0.0, 4 * bounds_of(problem, size, case, data, logits, exact)["logits"]
+    worst, bound = 0.0, 4 * bounds_of(problem, case, data, logits, exact)["logits"]
     for (number, text), outputs in zip(texts.items(), exact, strict=True):
         (logits_TV,) = outputs["logits"]
         for token, logits_V in zip(text[first[number] :], logits_TV[first[number] - 1 :], strict=True):
@@ -90,9 +91,9 @@ def _advance(batching: Batching, texts: dict[int, list[int]]) -> None:
             texts[number].append(token)
 
 
-def _engine(bench: Bench, size: Any, data: Data) -> Engine:
+def _engine(bench: Bench, problem: Problem, data: Data) -> Engine:
     engine: Engine | None = bench.hooks.build_engine(
-        framework=bench.framework, problem=bench.problem, case=bench.case, params=size, data=data
+        framework=bench.framework, problem=problem, case=bench.case, data=data
     )
     if engine is None:
         raise UserError(f"{bench.case.problem} in {bench.case.framework} has no text-generation engine")

@@ -58,10 +58,10 @@ def one_process(framework: str, name: str, seed: int, pairs: int) -> None:
     """Time both loops alternately for one case and print the log ratios as JSON."""
     problem, given = CASES[name]
     bench = open_bench(problem, framework, "cpu", seed=seed, **given)
-    data = bench.data(bench.params, BATCHES)
+    data = bench.data(bench.problem, BATCHES)
     # The position of arrays in memory affects speed, so every other process creates those of the bare loop first.
     early = bare_step(framework, problem, data) if seed % 2 else None
-    workload = bench.build(bench.params, data)
+    workload = bench.build(bench.problem, data)
     stepper = Stepper(workload.step, bench.framework.synchronize)
     bare = workload.step if problem == "gpt2" else early or bare_step(framework, problem, data)
     for _ in range(5):

@@ -88,9 +88,9 @@ def one_process(
     given = {"size": size} if size else {}
     lengths: dict[str, Any] = {"batch_size": batch_size, "depth": prompt_len, "new_tokens": new_tokens}
     bench = open_bench(problem, framework, "cpu", seed=seed, phase="decode", **{**lengths, **given})
-    data = bench.data(bench.params, 1)
-    workload = bench.build(bench.params, data)
-    model = make_model(problem, bench.params, data.weights).eval()
+    data = bench.data(bench.problem, 1)
+    workload = bench.build(bench.problem, data)
+    model = make_model(problem, bench.problem, data.weights).eval()
     prompt_BP = torch.tensor(data.batches[0]["tokens"][:, :prompt_len], dtype=torch.int64)
 
     def ours() -> tuple[np.ndarray, list[float]]:

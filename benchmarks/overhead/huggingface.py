@@ -69,8 +69,8 @@ def one_process(problem: str, mode: str, seed: int, seconds: float, precision: s
     """Time both models alternately in one mode and print the log ratios as JSON."""
     try:
         bench, make_theirs = steps("cpu", mode, precision, problem, seed=seed, **size)
-        data = bench.data(bench.params, BATCHES)
-        ours, theirs = bench.build(bench.params, data).step, make_theirs(data)
+        data = bench.data(bench.problem, BATCHES)
+        ours, theirs = bench.build(bench.problem, data).step, make_theirs(data)
     except UserError as error:
         raise click.ClickException(str(error)) from error
     print(alternate(ours, theirs, seconds, seed))

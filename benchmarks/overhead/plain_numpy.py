@@ -115,13 +115,13 @@ def one_process(name: str, threads: int, seed: int, seconds: float) -> str:
     problem, options = CASES[name]
     bench = open_bench(problem, "numpy", "cpu", **{"precision": "fp32", **options})
     threadpoolctl.threadpool_limits(threads, user_api="blas")
-    data = bench.data(bench.params, 2)
-    workload = bench.build(bench.params, data)
+    data = bench.data(bench.problem, 2)
+    workload = bench.build(bench.problem, data)
     batches, function = cycle(data.batches), PLAIN[problem]
     weights = {"matrix": matrix_of(data.weights)} if "row_starts" in data.weights else data.weights
 
     def step() -> np.ndarray:
-        return function(weights, next(batches), bench.params)
+        return function(weights, next(batches), bench.problem)
 
     with scipy.fft.set_workers(threads):
         (ours, *_), theirs = workload.outputs(workload.step()).values(), step()

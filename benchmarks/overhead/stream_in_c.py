@@ -85,9 +85,9 @@ def one_process(framework: str, resource: str, seed: int, rounds: int) -> list[d
     players: list[tuple[int, str, Callable[[int], int], int, int]] = []
     for case in ceiling_search.search([{**asked, "framework": framework}]).cases:
         bench = Bench(case)
-        data = bench.data(bench.params, BATCHES)
-        stepper = timing.Stepper(bench.build(bench.params, data).step, bench.framework.synchronize)
-        cost = bench.problem.cost(bench.params, case.mode, case.precision)
+        data = bench.data(bench.problem, BATCHES)
+        stepper = timing.Stepper(bench.build(bench.problem, data).step, bench.framework.synchronize)
+        cost = bench.problem.cost(case.mode, case.precision)
         work = cost.bytes if resource == "memory" else cost.flops
         n = int(case.params["n"])
         bare = triad_in_c(n) if resource == "memory" else bare_product(framework, data)

@@ -39,14 +39,14 @@ def main(processes: int, seconds: float, process: tuple[str, str] | None, **opti
         return
     mode, seed = process
     bench = open_bench("resnet", "torch", "cpu", precision="fp32", mode=mode, seed=int(seed), **options)  # type: ignore[arg-type]
-    data = bench.data(bench.params, BATCHES)
-    print(alternate(bench.build(bench.params, data).step, theirs(bench, data), seconds, int(seed)))
+    data = bench.data(bench.problem, BATCHES)
+    print(alternate(bench.build(bench.problem, data).step, theirs(bench, data), seconds, int(seed)))
 
 
 def theirs(bench: Bench, data: Data) -> Callable[[], Any]:
     """Return a step of torchvision's model on the same batches."""
-    made = torchvision_models().get_model(f"resnet{bench.params.size}")
-    layout = torch.channels_last if bench.params.layout == "channels_last" else torch.contiguous_format
+    made = torchvision_models().get_model(f"resnet{bench.problem.size}")
+    layout = torch.channels_last if bench.problem.layout == "channels_last" else torch.contiguous_format
     made = made.to(memory_format=layout)
     batches: Iterator[tuple[torch.Tensor, torch.Tensor]] = cycle([put(batch, layout) for batch in data.batches])
     if bench.case.mode == "inference":

@@ -296,7 +296,7 @@ def steps(
 def _step(bench: Bench, data: Data) -> Callable[[], Any]:
     import torch
 
-    problem, params = bench.case.problem, bench.params
+    problem, params = bench.case.problem, bench.problem
     device = "cpu" if bench.case.device == "cpu" else "cuda"
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[bench.case.precision]
     model = make_model(problem, params, data.weights).to(device=device, dtype=dtype)

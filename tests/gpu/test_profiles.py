@@ -118,7 +118,7 @@ def test_trace_graphs(tool: Tool) -> None:
     program = (
         "import pathlib, sys, benchmarker\n"
         f"bench = benchmarker.open_bench('gpt2', 'jax', {tool.device!r}, precision='bf16', **{size!r})\n"
-        "step = bench.build(bench.params, bench.data(bench.params, 4)).step\n"
+        "step = bench.build(bench.problem, bench.data(bench.problem, 4)).step\n"
         "for _ in range(3): bench.framework.synchronize(step())\n"
         "with bench.framework.profile(pathlib.Path('graphs')) as marker:\n"
         "    for number in range(3):\n"

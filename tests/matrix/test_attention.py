@@ -13,23 +13,23 @@ EVERY_SCOPE = {"attn_q_k", "attn_softmax", "attn_att_v", "attn_fused"}
 
 
 def batch_of(params, precision="fp32"):
-    return problem.data(params, precision, np.random.default_rng(0), 1).batches[0]
+    return params.data(precision, np.random.default_rng(0), 1).batches[0]
 
 
 def test_cost_by_hand():
-    params = problem.params(batch_size=2, heads=3, seq_len=5, head_dim=7)
-    forward = problem.cost(params, "inference", "fp32")
+    params = problem(batch_size=2, heads=3, seq_len=5, head_dim=7)
+    forward = params.cost("inference", "fp32")
     assert (forward.flops, forward.samples, forward.tokens) == (2 * 2 * 2 * 3 * 5 * 5 * 7, 2, 10)
     assert forward.bytes == 4 * 4 * (2 * 5 * 3 * 7)
-    both = problem.cost(params, "forward_backward", "bf16")
+    both = params.cost("forward_backward", "bf16")
     assert (both.flops, both.bytes) == (3 * forward.flops, forward.bytes)
 
 
 @pytest.mark.parametrize("causal", [True, False])
 def test_reference_against_a_loop(causal):
-    params = problem.params(batch_size=2, heads=2, seq_len=4, head_dim=3, causal=causal)
+    params = problem(batch_size=2, heads=2, seq_len=4, head_dim=3, causal=causal)
     batch = batch_of(params, "fp64")
-    (outputs,) = problem.reference(params, Data({}, (batch,)), "inference")
+    (outputs,) = params.reference(Data({}, (batch,)), "inference")
     for b, t, h in np.ndindex(2, 4, 2):
         seen = t + 1 if causal else 4
         weights = np.exp(batch["k"][b, :seen, h] @ batch["q"][b, t, h] / 3**0.5)
@@ -39,9 +39,9 @@ def test_reference_against_a_loop(causal):
 
 @pytest.mark.parametrize("causal", [True, False])
 def test_backward_is_the_derivative(causal):
-    params = problem.params(batch_size=1, heads=2, seq_len=3, head_dim=2, causal=causal)
+    params = problem(batch_size=1, heads=2, seq_len=3, head_dim=2, causal=causal)
     batch, step = batch_of(params, "fp64"), 1e-5
-    (outputs,) = problem.reference(params, Data({}, (batch,)), "forward_backward")
+    (outputs,) = params.reference(Data({}, (batch,)), "forward_backward")
     for name in ("q", "k", "v"):
         numeric = np.zeros_like(batch[name])
         for index in np.ndindex(numeric.shape):
@@ -49,7 +49,7 @@ def test_backward_is_the_derivative(causal):
             for sign in (1, -1):
                 moved = {key: value.copy() for key, value in batch.items()}
                 moved[name][index] += sign * step
-                (at,) = problem.reference(params, Data({}, (moved,)), "inference")
+                (at,) = params.reference(Data({}, (moved,)), "inference")
                 values.append(np.sum(at["out"] * batch["d_out"]))
             numeric[index] = (values[0] - values[1]) / (2 * step)
         np.testing.assert_allclose(outputs[f"d_{name}"], numeric, rtol=1e-7, atol=1e-9)
@@ -60,9 +60,9 @@ def test_backward_is_the_derivative(causal):
 def test_flops_as_pytorch_counts_them(impl, mode):
     pytest.importorskip("torch")
 
-    size = problem.small(problem.params(impl=impl))
+    size = problem(impl=impl).small()
     workload = torch_workload("attention", size, mode)
-    assert counted_flops(workload) == problem.cost(size, mode, "fp32").flops + workload.recomputed_flops
+    assert counted_flops(workload) == size.cost(mode, "fp32").flops + workload.recomputed_flops
     assert (workload.recomputed_flops > 0) == (impl == "fused" and mode == "forward_backward")
 
 
@@ -71,9 +71,9 @@ def test_flops_as_pytorch_counts_them(impl, mode):
 def test_scopes_in_pytorch(impl, mode):
     pytest.importorskip("torch")
 
-    size = problem.small(problem.params(impl=impl))
+    size = problem(impl=impl).small()
     workload = torch_workload("attention", size, mode)
-    assert profiled_names(workload).keys() & EVERY_SCOPE == set(problem.scopes(size, mode))
+    assert profiled_names(workload).keys() & EVERY_SCOPE == set(size.scopes(mode))
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -83,11 +83,11 @@ def test_flops_and_scopes_in_xla(impl, mode):
     from benchmarker_problems.attention.jax import INPUTS, step_function
 
     # Heads so wide that the softmax, which XLA counts as well, is less than 1% of the work.
-    size = problem.params(batch_size=2, heads=3, seq_len=64, head_dim=1024, impl=impl)
+    size = problem(batch_size=2, heads=3, seq_len=64, head_dim=1024, impl=impl)
     shape = jax.ShapeDtypeStruct((2, 64, 3, 1024), "float32")
     lowered = jax.jit(step_function(size, mode, "xla")).lower(*(shape for _ in INPUTS[mode]))
-    assert lowered.cost_analysis()["flops"] == pytest.approx(problem.cost(size, mode, "fp32").flops, rel=0.01)
-    assert set(re.findall(r"\w+", lowered.as_text(debug_info=True))) & EVERY_SCOPE == set(problem.scopes(size, mode))
+    assert lowered.cost_analysis()["flops"] == pytest.approx(size.cost(mode, "fp32").flops, rel=0.01)
+    assert set(re.findall(r"\w+", lowered.as_text(debug_info=True))) & EVERY_SCOPE == set(size.scopes(mode))
 
 
 @pytest.mark.parametrize(

@@ -10,39 +10,39 @@ problem = problem_of("bert")
 
 def test_cost_by_hand():
     size = {"n_layer": 2, "d_model": 8, "n_head": 2, "d_ff": 5, "vocab_size": 11, "seq_len": 20, "batch_size": 3}
-    given, masked = (problem.params(**size, head=head) for head in ("all", "masked"))
+    given, masked = (problem(**size, head=head) for head in ("all", "masked"))
     tokens, found = 60, 9  # 15% of 20 tokens are 3 of each sequence
     block = 4 * 8 * 8 + 2 * 8 * 5
     scores = 2 * 2 * 3 * 2 * 20 * 20 * 4  # two products, three sequences, two heads, 20·20 scores of width 4
     head = 8 * 8 + 8 * 11
-    forward = problem.cost(given, "inference", "fp32")
+    forward = given.cost("inference", "fp32")
     assert forward.flops == 2 * (2 * tokens * block + scores) + 2 * tokens * head
-    assert problem.cost(masked, "inference", "fp32").flops == 2 * (2 * tokens * block + scores) + 2 * found * head
-    assert problem.cost(given, "training", "fp32").flops == 3 * forward.flops
+    assert masked.cost("inference", "fp32").flops == 2 * (2 * tokens * block + scores) + 2 * found * head
+    assert given.cost("training", "fp32").flops == 3 * forward.flops
     blocks = 2 * (block + (3 + 1 + 1) * 8 + 5 + 2 * 16)  # weights, biases, two LayerNorms
     count = (11 + 512 + 2) * 8 + 16 + blocks + (8 * 8 + 8) + 16 + 11
-    assert problem.parameter_count(given) == count
+    assert given.parameter_count() == count
     assert forward.bytes == 4 * count + 4 * tokens + 4 * tokens * 11
-    assert problem.cost(masked, "inference", "fp32").bytes == 4 * count + 4 * tokens + 4 * found + 4 * found * 11
-    assert problem.cost(given, "training", "fp32").bytes == 7 * 4 * count + 4 * tokens + 8 * found
+    assert masked.cost("inference", "fp32").bytes == 4 * count + 4 * tokens + 4 * found + 4 * found * 11
+    assert given.cost("training", "fp32").bytes == 7 * 4 * count + 4 * tokens + 8 * found
 
 
 def test_roberta_has_two_positions_more_and_one_token_type():
-    bert, roberta = (problem.params(size=size, vocab_size=100) for size in ("base", "roberta-base"))
-    assert problem.parameter_count(roberta) == problem.parameter_count(bert) + (2 - 1) * 768
-    longer = problem.params(size="roberta-base", vocab_size=100, seq_len=515)
-    assert problem.parameter_count(longer) == problem.parameter_count(roberta) + 3 * 768
-    small = problem.small(problem.params(size="roberta-base"))
-    data = problem.data(small, "fp32", np.random.default_rng(0), 1)
-    (found,) = problem.reference(small, data, "forward_backward")
+    bert, roberta = (problem(size=size, vocab_size=100) for size in ("base", "roberta-base"))
+    assert roberta.parameter_count() == bert.parameter_count() + (2 - 1) * 768
+    longer = problem(size="roberta-base", vocab_size=100, seq_len=515)
+    assert longer.parameter_count() == roberta.parameter_count() + 3 * 768
+    small = problem(size="roberta-base").small()
+    data = small.data("fp32", np.random.default_rng(0), 1)
+    (found,) = small.reference(data, "forward_backward")
     used = np.flatnonzero(found["d_wpe"].any(axis=1))
     assert list(used) == list(range(2, 2 + small.seq_len))
 
 
 def test_masked_tokens_are_those_published():
-    given = problem.params(vocab_size=1000, seq_len=200, batch_size=50)
-    plain = problem.data(given, "fp32", np.random.default_rng(3), 2)
-    again = problem.data(given, "fp32", np.random.default_rng(3), 2)
+    given = problem(vocab_size=1000, seq_len=200, batch_size=50)
+    plain = given.data("fp32", np.random.default_rng(3), 2)
+    again = given.data("fp32", np.random.default_rng(3), 2)
     for batch, same in zip(plain.batches, again.batches, strict=True):
         tokens, masked, targets = (batch[name] for name in ("tokens", "masked", "targets"))
         np.testing.assert_array_equal(tokens, same["tokens"])
@@ -60,11 +60,11 @@ def test_masked_tokens_are_those_published():
 
 @pytest.mark.parametrize("size", ["base", "roberta-base"])
 def test_logits_of_masked_positions_are_those_among_all(size):
-    small = problem.small(problem.params(size=size))
-    fewer = problem.small(problem.params(size=size, head="masked"))
-    data = problem.data(small, "fp64", np.random.default_rng(0), 1)
+    small = problem(size=size).small()
+    fewer = problem(size=size, head="masked").small()
+    data = small.data("fp64", np.random.default_rng(0), 1)
     for mode in ("inference", "forward_backward"):
-        (of_all,), (of_masked,) = (problem.reference(each, data, mode) for each in (small, fewer))
+        (of_all,), (of_masked,) = (each.reference(data, mode) for each in (small, fewer))
         if mode == "inference":
             of_all["logits"] = of_all["logits"].reshape(-1, small.vocab_size)[data.batches[0]["masked"]]
         for name, value in of_all.items():
@@ -76,12 +76,12 @@ def test_the_head_on_masked_positions_does_less_work_in_both_frameworks(mode):
     pytest.importorskip("torch")
     pytest.importorskip("jax")
 
-    small = problem.small(problem.params(head="masked"))
+    small = problem(head="masked").small()
     workload = torch_workload("bert", small, mode)
-    assert counted_flops(workload) == problem.cost(small, mode, "fp32").flops
-    wide = problem.params(n_layer=1, d_model=2048, n_head=8, batch_size=16, vocab_size=30000, head="masked")
+    assert counted_flops(workload) == small.cost(mode, "fp32").flops
+    wide = problem(n_layer=1, d_model=2048, n_head=8, batch_size=16, vocab_size=30000, head="masked")
     flops = lowered("bert", wide, mode).cost_analysis()["flops"]
-    assert flops == pytest.approx(problem.cost(wide, mode, "fp32").flops, rel=0.02)
+    assert flops == pytest.approx(wide.cost(mode, "fp32").flops, rel=0.02)
 
 
 @pytest.mark.parametrize(
@@ -95,13 +95,13 @@ def test_the_head_on_masked_positions_does_less_work_in_both_frameworks(mode):
 )
 def test_sizes_that_do_not_fit_are_refused(options, message):
     with pytest.raises(UserError, match=message):
-        parameters.convert(problem.params, options)
+        parameters.convert(problem, options)
 
 
 def test_titles_name_what_differs_from_a_published_size():
-    assert problem.title(problem.params(), "training") == "BERT-base training, B=1 T=128"
-    changed = problem.params(size="roberta-large", head="masked", impl="fused", vocab_size=99, d_ff=64)
-    assert problem.title(changed, "inference") == "RoBERTa-large d_ff=64 V=99 inference, B=1 T=128 masked head fused"
-    own = problem.params(size="large", n_layer=3, batch_size=4, recompute=True, microbatches=2)
+    assert problem().title("training") == "BERT-base training, B=1 T=128"
+    changed = problem(size="roberta-large", head="masked", impl="fused", vocab_size=99, d_ff=64)
+    assert changed.title("inference") == "RoBERTa-large d_ff=64 V=99 inference, B=1 T=128 masked head fused"
+    own = problem(size="large", n_layer=3, batch_size=4, recompute=True, microbatches=2)
     expected = "BERT L=3 d=1024 H=16 fwd+bwd, B=4 T=128 recompute in 2 parts"
-    assert problem.title(own, "forward_backward") == expected
+    assert own.title("forward_backward") == expected

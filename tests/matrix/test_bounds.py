@@ -49,8 +49,8 @@ tell, with backward and in training."""
 @cache
 def checked(name, mode, precision):
     """A problem at the size of a check: its data, what is exact, and the bounds."""
-    problem = registry.load([f"problem.{name}"]).hook.make_problem()
-    size = problem.small(problem.params())
+    problem = registry.load([f"problem.{name}"]).hook.define_problem()
+    size = problem().small()
     case = Case(problem=name, framework="torch", device="cpu", params={}, mode=mode, precision=precision)
     data = drawn(problem, size, precision, 0, 3)
     steps = partial(steps_of, problem, size, case)
@@ -77,7 +77,7 @@ def passes(name, mode, precision, framework, data, computed_in=None):
         found = steps_of(problem, size, case, rounded(data, PRECISIONS[computed_in]))
     else:
         hooks = registry.load([f"workload.{name}.{framework}"]).hook
-        built = hooks.build_workload(framework=opened(framework), problem=problem, case=case, params=size, data=data)
+        built = hooks.build_workload(framework=opened(framework), problem=size, case=case, data=data)
         found = [built.outputs(built.step()) for _ in exact]
     return all(
         relative_error(np.asarray(outputs[output], np.float64), value) <= bounds[output]

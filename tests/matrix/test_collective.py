@@ -13,10 +13,10 @@ import pytest
 from benchmarker import Data, UserError
 from benchmarker.hooks import registry
 from benchmarker_plugins.metrics.collective import bus_factor
-from benchmarker_problems.collective import CollectiveParams, name, trouble
+from benchmarker_problems.collective import Collective, name, trouble
 
 OPS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send_recv")
-PROBLEM = registry.load(["problem.collective"]).hook.make_problem()
+PROBLEM = registry.load(["problem.collective"]).hook.define_problem()
 
 
 def run(cli, framework, op, devices, *words):
@@ -43,7 +43,7 @@ def test_the_reference_is_what_the_operations_are_defined_to_do():
     }
     data = Data({}, ({name(r): x[r] for r in range(n)},))
     for op in OPS:
-        (found,) = PROBLEM.on(n).reference(CollectiveParams(op=op), data, "inference")
+        (found,) = Collective(op=op).on(n).reference(data, "inference")
         assert [found[name(r)].tolist() for r in ranks] == expected[op]
 
 
@@ -67,12 +67,12 @@ def test_the_bus_factors_are_those_of_nccl_tests():
 @pytest.mark.parametrize("precision", ["fp64", "bf16"])
 def test_inputs_have_the_size_and_the_bytes_are_counted(op, precision):
     size, devices, item = 64 * 4, 4, {"fp64": 8, "bf16": 2}[precision]
-    problem, params = PROBLEM.on(devices), CollectiveParams(op=op, bytes=size)
-    data = problem.data(params, precision, np.random.Generator(np.random.SFC64(0)), 2)
+    params = Collective(op=op, bytes=size).on(devices)
+    data = params.data(precision, np.random.Generator(np.random.SFC64(0)), 2)
     read = sum(array.size * item for array in data.batches[0].values())
-    (first, second) = problem.reference(params, data, "inference")
+    (first, second) = params.reference(data, "inference")
     written = sum(array.size * item for array in first.values())
-    assert problem.cost(params, "inference", precision).bytes == read + written
+    assert params.cost("inference", precision).bytes == read + written
     assert max(read, written) == devices * size
     assert any((first[key] != second[key]).any() for key in first)
 
@@ -86,7 +86,7 @@ def test_inputs_have_the_size_and_the_bytes_are_counted(op, precision):
 )
 def test_what_cannot_be_divided_is_refused(devices, params, message):
     with pytest.raises(UserError, match=message):
-        PROBLEM.on(devices).refuse(CollectiveParams(**params), "inference")
+        Collective(**params).on(devices).refuse("inference")
 
 
 @pytest.mark.parametrize("framework", ["jax", "torch"])

@@ -77,7 +77,7 @@ OF_TOKENS = {"attention", "bert", "gpt2", "llama", "lstm", "moe"}
 
 def case_maker(problem, framework):
     """What a pair lists on the CPU, and a function that makes its case."""
-    made = registry.load([f"problem.{problem}"]).hook.make_problem()
+    made = registry.load([f"problem.{problem}"]).hook.define_problem()
     ability = ability_of(problem, framework)
 
     def make(mode, precision, choice):

@@ -20,12 +20,12 @@ KINDS = [
 
 
 def test_sizes_by_hand():
-    given = problem.params(image_size=224, in_channels=3, kernel_size=7, stride=2)
+    given = problem(image_size=224, in_channels=3, kernel_size=7, stride=2)
     assert (given.padding, given.out_size) == (3, 112)
     assert given.shapes == {"x": (8, 224, 224, 3), "w": (7, 7, 3, 64), "out": (8, 112, 112, 64)}
-    dilated = problem.params(dims=3, kernel_size=3, dilation=2, padding=0, image_size=9, groups=4)
+    dilated = problem(dims=3, kernel_size=3, dilation=2, padding=0, image_size=9, groups=4)
     assert dilated.shapes == {"x": (8, 9, 9, 9, 64), "w": (3, 3, 3, 16, 64), "out": (8, 5, 5, 5, 64)}
-    assert [problem.params(dims=dims).image_size for dims in (1, 2, 3)] == [3136, 56, 14]
+    assert [problem(dims=dims).image_size for dims in (1, 2, 3)] == [3136, 56, 14]
 
 
 @pytest.mark.parametrize(
@@ -42,45 +42,45 @@ def test_sizes_by_hand():
 )
 def test_a_convolution_that_cannot_be_is_refused(given, message):
     with pytest.raises(UserError, match=message):
-        parameters.convert(problem.params, given)
+        parameters.convert(problem, given)
 
 
 def test_cost_by_hand():
-    given = problem.params(batch_size=2, in_channels=4, out_channels=6, image_size=8, groups=2, stride=2)
-    forward = problem.cost(given, "inference", "fp32")
+    given = problem(batch_size=2, in_channels=4, out_channels=6, image_size=8, groups=2, stride=2)
+    forward = given.cost("inference", "fp32")
     assert (forward.flops, forward.samples, forward.tokens) == (2 * 2 * 6 * 2 * 9 * 16, 2, None)
     assert forward.bytes == 4 * (2 * 64 * 4 + 9 * 2 * 6 + 2 * 16 * 6)
-    both = problem.cost(given, "forward_backward", "bf16")
+    both = given.cost("forward_backward", "bf16")
     assert (both.flops, both.bytes) == (3 * forward.flops, forward.bytes)
 
 
 def test_title():
-    assert problem.title(problem.params(), "inference") == "conv2d 3×3 64→64, B=8 56×56"
-    given = problem.params(dims=1, stride=2, padding=0, dilation=3, groups=64, layout="channels_first")
+    assert problem().title("inference") == "conv2d 3×3 64→64, B=8 56×56"
+    given = problem(dims=1, stride=2, padding=0, dilation=3, groups=64, layout="channels_first")
     expected = "conv1d 3 64→64, B=8 3136 s=2 p=0 d=3 g=64 channels_first fwd+bwd"
-    assert problem.title(given, "forward_backward") == expected
+    assert given.title("forward_backward") == expected
 
 
 def test_small_keeps_the_kind():
     for given in (
-        problem.params(groups=64, stride=2),
-        problem.params(groups=8, dilation=4, kernel_size=7),
-        problem.params(image_size=1, kernel_size=9),
-        problem.params(image_size=100, kernel_size=40, padding=60),
+        problem(groups=64, stride=2),
+        problem(groups=8, dilation=4, kernel_size=7),
+        problem(image_size=1, kernel_size=9),
+        problem(image_size=100, kernel_size=40, padding=60),
     ):
-        small = problem.small(given)
+        small = given.small()
         assert (small.groups == small.in_channels) == (given.groups == given.in_channels)
         assert (small.groups > 1, small.stride > 1) == (given.groups > 1, given.stride > 1)
         assert small.image_size <= 11
-    plain = problem.small(problem.params())
+    plain = problem().small()
     assert len({plain.batch_size, plain.in_channels, plain.out_channels, plain.image_size, plain.kernel_size}) == 5
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_reference_against_a_loop(kind):
-    p = problem.params(batch_size=2, **kind)
-    data = problem.data(p, "fp64", np.random.default_rng(0), 1)
-    (outputs,) = problem.reference(p, data, "inference")
+    p = problem(batch_size=2, **kind)
+    data = p.data("fp64", np.random.default_rng(0), 1)
+    (outputs,) = p.reference(data, "inference")
     x, w = data.batches[0]["x"], data.batches[0]["w"]
     per_group = p.in_channels // p.groups
     expected = np.zeros(p.shapes["out"])
@@ -98,9 +98,9 @@ def test_reference_against_a_loop(kind):
 def test_gradients_of_the_reference_are_those_of_jax(x64, kind):
     from benchmarker_problems.conv.jax import step_function
 
-    p = problem.params(batch_size=2, **kind)
-    data = problem.data(p, "fp64", np.random.default_rng(0), 1)
-    (expected,) = problem.reference(p, data, "forward_backward")
+    p = problem(batch_size=2, **kind)
+    data = p.data("fp64", np.random.default_rng(0), 1)
+    (expected,) = p.reference(data, "forward_backward")
     batch = data.batches[0]
     got = x64.jit(step_function(p, "forward_backward"))(batch["x"], batch["w"], batch["d_out"])
     for (name, exact), value in zip(expected.items(), got, strict=True):
@@ -112,7 +112,7 @@ def test_gradients_of_the_reference_are_those_of_jax(x64, kind):
 def test_pytorch_keeps_the_layout(dims, layout):
     """The output is laid out as the image and the kernel are."""
     pytest.importorskip("torch")
-    p = problem.params(dims=dims, image_size=8, batch_size=2, layout=layout)
+    p = problem(dims=dims, image_size=8, batch_size=2, layout=layout)
     for result in torch_workload("conv", p, "forward_backward").step()[:2]:
         assert result.is_contiguous() == (layout == "channels_first")
         assert result.movedim(1, -1).is_contiguous() == (layout == "channels_last")
@@ -124,11 +124,11 @@ def test_pytorch_keeps_the_layout(dims, layout):
 def test_flops_and_scope_in_pytorch(kind, mode, layout):
     pytest.importorskip("torch")
 
-    p = problem.params(batch_size=2, layout=layout, **kind)
+    p = problem(batch_size=2, layout=layout, **kind)
     workload = torch_workload("conv", p, mode)
     # The counter disregards groups in the gradient of the kernel.
     if mode == "inference" or p.groups == 1:
-        assert counted_flops(workload) == problem.cost(p, mode, "fp32").flops
+        assert counted_flops(workload) == p.cost(mode, "fp32").flops
     assert profiled_names(workload)["conv"] == 1
 
 
@@ -140,9 +140,9 @@ def test_flops_and_scope_in_xla(mode, layout):
     from benchmarker_problems.conv.jax import step_function
 
     # Without padding, the products with which XLA does not count.
-    p = problem.params(padding=0, layout=layout, image_size=20)
-    batch = problem.data(p, "fp32", np.random.default_rng(0), 1).batches[0]
+    p = problem(padding=0, layout=layout, image_size=20)
+    batch = p.data("fp32", np.random.default_rng(0), 1).batches[0]
     arrays = [batch[name] if layout == "channels_last" else channels_first(name, batch[name]) for name in INPUTS[mode]]
     lowered = jax.jit(step_function(p, mode)).lower(*arrays)
-    assert lowered.cost_analysis()["flops"] == pytest.approx(problem.cost(p, mode, "fp32").flops, rel=0.01)
+    assert lowered.cost_analysis()["flops"] == pytest.approx(p.cost(mode, "fp32").flops, rel=0.01)
     assert "conv" in re.findall(r"\w+", lowered.as_text(debug_info=True))

@@ -13,35 +13,35 @@ problem = problem_of("dit")
 
 @pytest.fixture(scope="module")
 def small():
-    return problem.small(problem.params())
+    return problem().small()
 
 
 @pytest.fixture(scope="module")
 def data(small):
-    return problem.data(small, "fp64", np.random.default_rng(0), 1)
+    return small.data("fp64", np.random.default_rng(0), 1)
 
 
 def test_cost_by_hand():
     size = {"n_layer": 2, "d_model": 8, "n_head": 2, "d_ff": 5, "patch_size": 2, "image_size": 48, "classes": 7}
-    given = problem.params(**size, batch_size=3)
+    given = problem(**size, batch_size=3)
     patch_count = 3 * 9  # three latents of 6×6 pixels
     first = 2 * (27 * 16 * 8 + 3 * 256 * 8)  # patches of 2·2 pixels with 4 channels; 256 sines and cosines
     block = 4 * 8 * 8 + 2 * 8 * 5
     scores = 2 * 2 * 3 * 2 * 9 * 9 * 4  # two products, three images, two heads, 9·9 scores of width 4
     conditions = 2 * 3 * 8 * (8 + 2 * 48 + 16)  # time step, six modulations of each block, two of the last layer
-    forward = problem.cost(given, "inference", "fp32")
+    forward = given.cost("inference", "fp32")
     assert forward.flops == first + conditions + 2 * (2 * patch_count * block + scores) + 2 * patch_count * 8 * 32
     assert (forward.samples, forward.tokens) == (3, None)
     # Latents and time steps need no gradient.
-    assert problem.cost(given, "training", "fp32").flops == 3 * forward.flops - first
+    assert given.cost("training", "fp32").flops == 3 * forward.flops - first
     blocks = 2 * (block + (3 + 1 + 1) * 8 + 5 + 48 * 9)
     count = 17 * 8 + 257 * 8 + 9 * 8 + 8 * 8 + blocks + 9 * 16 + 9 * 32
-    assert problem.parameter_count(given) == count
+    assert given.parameter_count() == count
     latents = 3 * 6 * 6 * 4
     assert forward.bytes == 4 * (count + latents + 2 * 3 + 2 * latents)
-    assert problem.cost(given, "forward_backward", "fp32").bytes == 4 * (2 * count + latents + 2 * 3 + latents)
-    assert problem.cost(given, "training", "fp32").bytes == 4 * (7 * count + latents + 2 * 3 + latents)
-    parts = problem.parts(given, "inference", "fp32")
+    assert given.cost("forward_backward", "fp32").bytes == 4 * (2 * count + latents + 2 * 3 + latents)
+    assert given.cost("training", "fp32").bytes == 4 * (7 * count + latents + 2 * 3 + latents)
+    parts = given.parts("inference", "fp32")
     hidden, condition = 27 * 8, 3 * 8
     assert parts["modulation"].bytes == 2 * 4 * (3 * 8 + 8 * 48 + 3 * 48)
     assert parts["ln_1"].bytes == 2 * 4 * (hidden + 2 * condition + hidden)
@@ -70,10 +70,10 @@ PUBLISHED = {
 @pytest.mark.parametrize("size", SIZES)
 def test_parameters_are_those_published_and_gflops_are_multiply_adds(size):
     millions, multiply_adds = PUBLISHED[size]
-    params = problem.params(size=size)
-    assert round(problem.parameter_count(params) / 1e6) == millions
+    params = problem(size=size)
+    assert round(params.parameter_count() / 1e6) == millions
     # The paper gives two decimals: 0.36 may be anything from 0.355 to 0.365.
-    flops = problem.cost(params, "inference", "fp32").flops
+    flops = params.cost("inference", "fp32").flops
     assert flops == pytest.approx(2e9 * multiply_adds, rel=1e-3, abs=1e7)
 
 
@@ -99,8 +99,8 @@ def test_joining_patches_restores_the_image():
 
 
 def test_latents_are_noise_mixed_with_the_pattern_of_a_class():
-    given = problem.params(image_size=128, classes=3, batch_size=400)
-    data, again = (problem.data(given, "fp32", np.random.default_rng(3), 2) for _ in range(2))
+    given = problem(image_size=128, classes=3, batch_size=400)
+    data, again = (given.data("fp32", np.random.default_rng(3), 2) for _ in range(2))
     batch, other = data.batches
     assert {name: (value.shape, value.dtype) for name, value in batch.items()} == {
         "latents": ((400, 16, 16, 4), np.float32),
@@ -170,23 +170,23 @@ def test_the_prediction_is_that_of_the_published_architecture(small, data):
     tiles = linear("head", norm(x, shift, scale)).reshape(-1, p.side, p.side, p.patch_size, p.patch_size, 8)
     channels_first = tiles.permute(0, 5, 3, 4, 1, 2).reshape(p.batch_size, -1, p.side, p.side)
     expected = functional.pixel_shuffle(channels_first, p.patch_size).permute(0, 2, 3, 1)
-    (found,) = problem.reference(small, data, "inference")
+    (found,) = small.reference(data, "inference")
     np.testing.assert_allclose(found["prediction"], expected, rtol=0, atol=1e-13)
 
 
 def test_every_weight_shows_in_the_prediction(small, data):
     """Modulations that are zero, as when training begins, would hide whole blocks."""
-    (exact,) = problem.reference(small, data, "inference")
+    (exact,) = small.reference(data, "inference")
     assert np.abs(exact["prediction"]).max() > 0.1
     for name, weight in data.weights.items():
         without = type(data)({**data.weights, name: np.zeros_like(weight)}, data.batches)
-        (found,) = problem.reference(small, without, "inference")
+        (found,) = small.reference(without, "inference")
         difference = np.linalg.norm(found["prediction"] - exact["prediction"]) / np.linalg.norm(exact["prediction"])
-        assert difference > 200 * problem.bound(small, "inference", "fp32"), name
+        assert difference > 200 * small.bound("inference", "fp32"), name
 
 
 def test_every_weight_but_those_of_sigma_has_a_gradient(small, data):
-    (found,) = problem.reference(small, data, "forward_backward")
+    (found,) = small.reference(data, "forward_backward")
     assert found.keys() == {"loss", *(f"d_{name}" for name in data.weights)}
     assert all(np.linalg.norm(value) > 1e-5 for value in found.values())
     by_channel = found["d_head.kernel"].reshape(small.d_model, small.patch_size**2, 8)
@@ -208,12 +208,12 @@ def test_every_weight_but_those_of_sigma_has_a_gradient(small, data):
 )
 def test_sizes_that_do_not_fit_are_refused(options, message):
     with pytest.raises(UserError, match=message):
-        parameters.convert(problem.params, options)
+        parameters.convert(problem, options)
 
 
 def test_titles_name_what_differs_from_a_published_size():
-    assert problem.title(problem.params(), "training") == "DiT-S/2 training, B=1 256×256"
-    changed = problem.params(size="xl8", image_size=512, impl="fused", classes=10, batch_size=8, d_ff=64)
-    assert problem.title(changed, "inference") == "DiT-XL/8 d_ff=64 10 classes inference, B=8 512×512 fused"
-    own = problem.params(patch_size=1)
-    assert problem.title(own, "forward_backward") == "DiT L=12 d=384 H=6 P=1 fwd+bwd, B=1 256×256"
+    assert problem().title("training") == "DiT-S/2 training, B=1 256×256"
+    changed = problem(size="xl8", image_size=512, impl="fused", classes=10, batch_size=8, d_ff=64)
+    assert changed.title("inference") == "DiT-XL/8 d_ff=64 10 classes inference, B=8 512×512 fused"
+    own = problem(patch_size=1)
+    assert own.title("forward_backward") == "DiT L=12 d=384 H=6 P=1 fwd+bwd, B=1 256×256"

@@ -10,7 +10,7 @@ from support.models import counted_flops, problem_of, profiled_names, torch_work
 
 from benchmarker import MODES, UserError
 from benchmarker.hooks import parameters
-from benchmarker_problems.dlrm import pair_positions, probabilities, weight_shapes
+from benchmarker_problems.dlrm import pair_positions, probabilities
 
 problem = problem_of("dlrm")
 TINY = {
@@ -24,25 +24,25 @@ TINY = {
     "skew": 0.0,
     "batch_size": 10,
 }
-EVERY = set(problem.scopes(problem.params(), "training"))
+EVERY = set(problem().scopes("training"))
 
 
 def test_cost_by_hand():
-    given = problem.params(**TINY)
+    given = problem(**TINY)
     first = 2 * 10 * 7 * 6
     pairs = 2 * 10 * 3 * 3 * 3  # two bags and the bottom MLP's result, of width 3, with one another
-    forward = problem.cost(given, "inference", "fp32")
+    forward = given.cost("inference", "fp32")
     assert forward.flops == first + 2 * 10 * 6 * 3 + pairs + 2 * 10 * (6 * 11 + 11 * 8 + 8 * 1)
-    assert problem.cost(given, "training", "fp32").flops == 3 * forward.flops - first
+    assert given.cost("training", "fp32").flops == 3 * forward.flops - first
     mlps = (7 * 6 + 6) + (6 * 3 + 3) + (6 * 11 + 11) + (11 * 8 + 8) + (8 + 1)
-    assert problem.parameter_count(given) == mlps + 2 * 5 * 3
+    assert given.parameter_count() == mlps + 2 * 5 * 3
     rows = 2 * 5 * 3  # 40 lookups find all five rows of a table
     inputs, bags = 4 * 10 * 7 + 4 * 10 * 2 * 4, 10 * 2 * 3
     assert given.lookups == 80
     assert forward.bytes == 4 * (mlps + rows) + inputs + 4 * 10
-    assert problem.cost(given, "forward_backward", "fp32").bytes == 4 * (2 * mlps + rows + bags + 10) + inputs
-    assert problem.cost(given, "training", "fp32").bytes == 4 * (3 * mlps + 2 * rows + bags + 10) + inputs
-    parts = problem.parts(given, "training", "fp32")
+    assert given.cost("forward_backward", "fp32").bytes == 4 * (2 * mlps + rows + bags + 10) + inputs
+    assert given.cost("training", "fp32").bytes == 4 * (3 * mlps + 2 * rows + bags + 10) + inputs
+    parts = given.parts("training", "fp32")
     assert parts["interaction"].flops == 3 * pairs
     assert parts["embed"].bytes == 4 * (rows + bags) + 4 * 80
     assert parts["embed_update"].bytes == 4 * (2 * rows + bags) + 4 * 80
@@ -51,19 +51,16 @@ def test_cost_by_hand():
 
 def test_sizes_of_the_authors_benchmark_scripts():
     """Sizes of layers as `python dlrm_s_pytorch.py` derives them from the options of the scripts."""
-    synthetic, mlperf = (problem.params(size=size) for size in ("synthetic", "mlperf"))
+    synthetic, mlperf = (problem(size=size) for size in ("synthetic", "mlperf"))
     assert (synthetic.bottom_widths, synthetic.top_widths) == ((512, 512, 64), (100, 1024, 1024, 1024, 1))
     assert (mlperf.bottom_widths, mlperf.top_widths) == ((13, 512, 256, 128), (479, 1024, 1024, 512, 256, 1))
-    assert (
-        problem.parameter_count(synthetic)
-        == 8 * 10**6 * 64 + 512 * 513 + 513 * 64 + 101 * 1024 + 2 * 1025 * 1024 + 1025
-    )
+    assert synthetic.parameter_count() == 8 * 10**6 * 64 + 512 * 513 + 513 * 64 + 101 * 1024 + 2 * 1025 * 1024 + 1025
 
 
 @pytest.mark.parametrize("skew", [0.0, 1.0, 1.5])
 def test_rows_are_looked_up_as_the_skew_says(skew):
-    given = problem.params(**{**TINY, "rows": 50, "batch_size": 500, "skew": skew})
-    (batch,) = problem.data(given, "fp32", np.random.default_rng(1), 1).batches
+    given = problem(**{**TINY, "rows": 50, "batch_size": 500, "skew": skew})
+    (batch,) = given.data("fp32", np.random.default_rng(1), 1).batches
     assert (batch["indices"].shape, batch["indices"].dtype) == ((500, 2, 4), np.int32)
     hottest = []
     for table in range(2):
@@ -79,15 +76,15 @@ def test_rows_are_looked_up_as_the_skew_says(skew):
 
 @pytest.mark.parametrize("skew", [0.0, 1.0, 1.5])
 def test_distinct_rows_are_as_many_as_found(skew):
-    given = problem.params(**{**TINY, "rows": 1000, "batch_size": 100, "skew": skew})
-    batches = problem.data(given, "fp32", np.random.default_rng(1), 8).batches
+    given = problem(**{**TINY, "rows": 1000, "batch_size": 100, "skew": skew})
+    batches = given.data("fp32", np.random.default_rng(1), 8).batches
     found = np.mean([np.unique(batch["indices"]).size for batch in batches])
     assert found == pytest.approx(given.distinct_rows, rel=0.03)
 
 
 def test_clicks_follow_from_rows_and_dense_features():
-    given = problem.params(**{**TINY, "batch_size": 400})
-    data, again = (problem.data(given, "fp32", np.random.default_rng(3), 2) for _ in range(2))
+    given = problem(**{**TINY, "batch_size": 400})
+    data, again = (given.data("fp32", np.random.default_rng(3), 2) for _ in range(2))
     first, second = data.batches
     for name, value in first.items():
         np.testing.assert_array_equal(value, again.batches[0][name])
@@ -119,23 +116,23 @@ def test_pairs_are_those_below_the_diagonal():
 )
 def test_sizes_that_do_not_fit_are_refused(options, message):
     with pytest.raises(UserError, match=message):
-        parameters.convert(problem.params, options)
+        parameters.convert(problem, options)
 
 
 def test_titles_name_what_differs_from_the_size():
-    assert problem.title(problem.params(), "training") == "DLRM small training, B=128"
-    changed = problem.params(size="mlperf", rows=500, top_mlp="64", skew=0.5, batch_size=2048)
-    assert problem.title(changed, "forward_backward") == "DLRM mlperf rows=500 top_mlp=64 skew=0.5 fwd+bwd, B=2048"
+    assert problem().title("training") == "DLRM small training, B=128"
+    changed = problem(size="mlperf", rows=500, top_mlp="64", skew=0.5, batch_size=2048)
+    assert changed.title("forward_backward") == "DLRM mlperf rows=500 top_mlp=64 skew=0.5 fwd+bwd, B=2048"
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_flops_and_scopes_in_pytorch(mode):
     pytest.importorskip("torch")
 
-    size = problem.params(**TINY)
+    size = problem(**TINY)
     workload = torch_workload("dlrm", size, mode)
-    assert counted_flops(workload) == problem.cost(size, mode, "fp32").flops
-    assert profiled_names(workload).keys() & EVERY == set(problem.scopes(size, mode))
+    assert counted_flops(workload) == size.cost(mode, "fp32").flops
+    assert profiled_names(workload).keys() & EVERY == set(size.scopes(mode))
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -144,11 +141,11 @@ def test_flops_and_scopes_in_xla(mode):
     from benchmarker_problems.dlrm.jax import functions, gradients_step, training
 
     # So wide that elementwise work is less than 1% of the FLOPs.
-    size = problem.params(
+    size = problem(
         tables=2, rows=50, pooling=1, embedding_dim=1024, bottom_mlp="2048", top_mlp="2048", dense_features=2048
     )
     b = size.batch_size
-    weights = {name: jax.ShapeDtypeStruct(shape, "float32") for name, shape in weight_shapes(size).items()}
+    weights = {name: jax.ShapeDtypeStruct(shape, "float32") for name, shape in size.weight_shapes().items()}
     dense, indices = jax.ShapeDtypeStruct((b, 2048), "float32"), jax.ShapeDtypeStruct((b, 2, 1), "int32")
     logits_of, loss_of = functions(size, "float32")
     batch = {"dense": dense, "indices": indices, "targets": jax.ShapeDtypeStruct((b,), "float32")}
@@ -157,9 +154,9 @@ def test_flops_and_scopes_in_xla(mode):
         "forward_backward": lambda: jax.jit(partial(gradients_step, loss_of, 1.0, 1.0)).lower(weights, **batch),
         "training": lambda: jax.jit(partial(training, loss_of, 1.0)).lower(weights, **batch),
     }[mode]()
-    assert lowered.cost_analysis()["flops"] == pytest.approx(problem.cost(size, mode, "fp32").flops, rel=0.01)
+    assert lowered.cost_analysis()["flops"] == pytest.approx(size.cost(mode, "fp32").flops, rel=0.01)
     found = set(re.findall(r"\w+", lowered.as_text(debug_info=True))) & EVERY
-    assert found == set(problem.scopes(size, mode))
+    assert found == set(size.scopes(mode))
 
 
 @pytest.mark.slow
@@ -167,9 +164,9 @@ def test_gradients_of_the_reference_are_those_of_jax(x64):
     """Those of the tables too, from the gradients of the bags, and SGD with them is what training does."""
     from benchmarker_problems.dlrm.jax import functions, training, with_bags
 
-    size = problem.params(**TINY)
-    data = problem.data(size, "fp64", np.random.default_rng(0), 1)
-    (expected,) = problem.reference(size, data, "forward_backward")
+    size = problem(**TINY)
+    data = size.data("fp64", np.random.default_rng(0), 1)
+    (expected,) = size.reference(data, "forward_backward")
     _, loss_of = functions(size, "float64")
     batch = dict(data.batches[0])
 
@@ -192,8 +189,8 @@ def test_gradients_of_the_reference_are_those_of_jax(x64):
 def test_pytorch_updates_the_rows_looked_up_and_no_others():
     """The losses after the first depend on all updates, those of rows that occur twice in a bag too."""
     pytest.importorskip("torch")
-    size = problem.params(**{**TINY, "rows": 3})
-    losses = [float(loss["loss"]) for loss in problem.reference(size, _again(size), "training")]
+    size = problem(**{**TINY, "rows": 3})
+    losses = [float(loss["loss"]) for loss in size.reference(_again(size), "training")]
     workload = torch_workload("dlrm", size, "training", "fp64")
     found = [float(workload.outputs(workload.step())["loss"]) for _ in losses]
     np.testing.assert_allclose(found, losses, rtol=1e-13)
@@ -204,7 +201,7 @@ def _again(size):
     """The one batch of `torch_workload`, five times."""
     from dataclasses import replace
 
-    data = problem.data(size, "fp64", np.random.default_rng(0), 1)
+    data = size.data("fp64", np.random.default_rng(0), 1)
     return replace(data, batches=data.batches * 5)
 
 

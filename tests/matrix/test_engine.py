@@ -20,12 +20,10 @@ def made(framework, name, precision="fp32", impl="matmul", **more):
     pytest.importorskip(framework)
     options = {**OPTIONS[name], **problem_of(name).engine_options(4, 64), **more}
     bench = open_bench(name, framework, "cpu", precision=precision, impl=impl, compiled=framework == "jax", **options)
-    size = bench.problem.small(bench.params)
+    size = bench.problem.small()
     data = bench.data(size, 1)
-    engine = bench.hooks.build_engine(
-        framework=bench.framework, problem=bench.problem, case=bench.case, params=size, data=data
-    )
-    return engine, bench.problem, size, data, bench.case
+    engine = bench.hooks.build_engine(framework=bench.framework, problem=size, case=bench.case, data=data)
+    return engine, size, data, bench.case
 
 
 @pytest.mark.parametrize(("framework", "impl"), ENGINES)
@@ -68,14 +66,14 @@ def test_a_faulty_engine_is_found(fault, precision):
 
 def test_the_cache_of_a_finished_request_does_not_show():
     """Positions that an earlier and longer request filled are masked."""
-    engine, problem, size, data, _ = made("jax", "llama", "fp64")
+    engine, size, data, _ = made("jax", "llama", "fp64")
     engine.fill(0, np.arange(20))
     for _ in range(5):
         engine.decode()
     prompt = np.array([5, 7, 11])
     text = [*prompt, engine.fill(0, prompt)]
     text += [int(engine.decode()[0]) for _ in range(4)]
-    (logits_TV,) = problem.logits(size, data, np.array([text[:-1]]))
+    (logits_TV,) = size.logits(data, np.array([text[:-1]]))
     assert logits_TV[len(prompt) - 1 :].argmax(axis=-1).tolist() == text[len(prompt) :]
 
 
@@ -91,12 +89,11 @@ def test_no_pass_of_jax_copies_the_cache():
             framework=bench.framework,
             problem=bench.problem,
             case=bench.case,
-            params=bench.params,
-            data=bench.data(bench.params, 1),
+            data=bench.data(bench.problem, 1),
         )
         engine.fill(3, np.arange(16))
         engine.decode()
-    blocks, rows, room, width = bench.params.cache_shape
+    blocks, rows, room, width = bench.problem.cache_shape
     of_cache = 2 * blocks * rows * room * width * 4
     for each in lowered:
         memory = each.compile().memory_analysis()

@@ -19,9 +19,9 @@ from benchmarker.worker.bench import Bench
 from benchmarker.worker.correctness import worst_of
 from benchmarker.worker.process_group import RankRunner
 from benchmarker.worker.trial import _check_one
-from benchmarker_problems.gpt2 import Gpt2Params
+from benchmarker_problems.gpt2 import Gpt2
 
-PARAMS = Gpt2Params(n_layer=1, seq_len=8)
+PARAMS = Gpt2(n_layer=1, seq_len=8)
 DEVICES = 2
 PRECISIONS = ("fp32", "bf16", "fp64", "mixed_bf16")
 FAULTS = {
@@ -38,9 +38,9 @@ class Opened(Bench):
 
     def __init__(self, case, framework):
         names = (f"problem.{case.problem}", f"workload.{case.problem}.{case.framework}")
-        self.case, self.framework, self.params = case, framework, PARAMS
+        self.case, self.framework = case, framework
         self.hooks = registry.load(names).hook
-        self.problem = self.hooks.make_problem().on(case.devices, case.parallel)
+        self.problem = PARAMS.on(case.devices, case.parallel)
 
 
 def case_of(name, way, precision):

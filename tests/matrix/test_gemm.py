@@ -3,24 +3,24 @@ import pytest
 
 from benchmarker.hooks import registry
 
-problem = registry.load(["problem.gemm"]).hook.make_problem()
-PARAMS = problem.params(m=96, n=80, k=64, batch_size=3, transpose_a=True)
+problem = registry.load(["problem.gemm"]).hook.define_problem()
+PARAMS = problem(m=96, n=80, k=64, batch_size=3, transpose_a=True)
 
 
 def test_cost_by_hand():
-    small = problem.params(m=2, n=3, k=5)
-    forward = problem.cost(small, "inference", "fp32")
+    small = problem(m=2, n=3, k=5)
+    forward = small.cost("inference", "fp32")
     assert (forward.flops, forward.bytes, forward.samples, forward.tokens) == (60, 4 * (10 + 15 + 6), 1, None)
-    assert problem.cost(small, "forward_backward", "fp64").flops == 180
-    assert problem.cost(small, "forward_backward", "fp64").bytes == 8 * 2 * (10 + 15 + 6)
-    assert problem.cost(small, "inference", "int8").bytes == 10 + 15 + 4 * 6
+    assert small.cost("forward_backward", "fp64").flops == 180
+    assert small.cost("forward_backward", "fp64").bytes == 8 * 2 * (10 + 15 + 6)
+    assert small.cost("inference", "int8").bytes == 10 + 15 + 4 * 6
 
 
 def test_backward_is_the_derivative():
     """Central differences of sum(C · dC); exact but for rounding, for the product is linear in each factor."""
-    params = problem.params(m=3, n=4, k=2, transpose_b=True)
-    data = problem.data(params, "fp64", np.random.default_rng(0), 1)
-    (outputs,) = problem.reference(params, data, "forward_backward")
+    params = problem(m=3, n=4, k=2, transpose_b=True)
+    data = params.data("fp64", np.random.default_rng(0), 1)
+    (outputs,) = params.reference(data, "forward_backward")
     for name in ("a", "b"):
         numeric = np.zeros_like(data.batches[0][name])
         for index in np.ndindex(numeric.shape):
@@ -28,19 +28,19 @@ def test_backward_is_the_derivative():
             for sign in (1, -1):
                 moved = {key: value.copy() for key, value in data.batches[0].items()}
                 moved[name][index] += sign * 0.5
-                (at,) = problem.reference(params, type(data)({}, (moved,)), "inference")
+                (at,) = params.reference(type(data)({}, (moved,)), "inference")
                 values.append(np.sum(at["c"] * moved["dc"]))
             numeric[index] = values[0] - values[1]
         np.testing.assert_allclose(outputs[f"d{name}"], numeric, rtol=1e-12, atol=1e-13)
 
 
 def test_data_is_distinct_and_follows_the_seed():
-    first, second = (problem.data(PARAMS, "fp32", np.random.default_rng(7), 2).batches for _ in range(2))
+    first, second = (PARAMS.data("fp32", np.random.default_rng(7), 2).batches for _ in range(2))
     assert first[0]["a"].shape == (3, 64, 96)
     assert first[0]["a"].dtype == np.float32
     np.testing.assert_array_equal(first[1]["b"], second[1]["b"])
     assert not np.array_equal(first[0]["a"], first[1]["a"])
-    whole = problem.data(PARAMS, "int8", np.random.default_rng(7), 1).batches[0]["a"]
+    whole = PARAMS.data("int8", np.random.default_rng(7), 1).batches[0]["a"]
     assert (whole.min(), whole.max()) == (-128, 127)
 
 
@@ -53,7 +53,7 @@ def test_flops_as_pytorch_counts_them(mode):
     workload = build(hooks, "torch", mode)
     with FlopCounterMode(display=False) as counter:
         workload.step()
-    assert counter.get_total_flops() == problem.cost(PARAMS, mode, "fp32").flops
+    assert counter.get_total_flops() == PARAMS.cost(mode, "fp32").flops
     assert torch.get_float32_matmul_precision() == "highest"
 
 
@@ -64,11 +64,11 @@ def test_flops_as_xla_counts_them(mode):
 
     batch = {
         name: jax.ShapeDtypeStruct(value.shape, "float32")
-        for name, value in problem.data(PARAMS, "fp32", np.random.default_rng(0), 1).batches[0].items()
+        for name, value in PARAMS.data("fp32", np.random.default_rng(0), 1).batches[0].items()
     }
     names = ("a", "b") if mode == "inference" else ("a", "b", "dc")
     lowered = jax.jit(step_function(PARAMS, "fp32", mode)).lower(*(batch[name] for name in names))
-    assert lowered.cost_analysis()["flops"] == pytest.approx(problem.cost(PARAMS, mode, "fp32").flops, rel=0.01)
+    assert lowered.cost_analysis()["flops"] == pytest.approx(PARAMS.cost(mode, "fp32").flops, rel=0.01)
     assert "gemm" in lowered.as_text(debug_info=True)
 
 
@@ -77,5 +77,5 @@ def build(hooks, framework, mode):
 
     case = Case(problem="gemm", framework=framework, device="cpu", mode=mode, params={})
     made = hooks.make_framework(device="cpu", precision="fp32", threads=None, profiling="no", devices=1)
-    data = problem.data(PARAMS, "fp32", np.random.default_rng(0), 1)
-    return hooks.build_workload(framework=made, problem=problem, case=case, params=PARAMS, data=data)
+    data = PARAMS.data("fp32", np.random.default_rng(0), 1)
+    return hooks.build_workload(framework=made, problem=PARAMS, case=case, data=data)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
@@ -29,7 +28,7 @@ def tiny(name, phase, **options):
     lengths = {"prefill": {"prompt_len": 9}, "decode": {"depth": 9, "new_tokens": 6}}
     lengths["generate"] = {"prompt_len": 9, "new_tokens": 7}
     grouped = {} if name == "gpt2" else {"n_kv_head": 2}
-    return problem_of(name).params(**{**TINY, **grouped, "phase": phase, **lengths[phase], **options})
+    return problem_of(name)(**{**TINY, **grouped, "phase": phase, **lengths[phase], **options})
 
 
 def made(framework, name, params, precision="fp32") -> Workload:
@@ -45,9 +44,8 @@ def tokens_of(workload: Workload, steps: int) -> np.ndarray:
 
 def tokens_of_reference(name: str, params: Any) -> np.ndarray:
     """The tokens that the reference chooses for the data of `made`."""
-    problem = problem_of(name)
-    data = problem.data(params, "fp32", np.random.default_rng(0), 1)
-    return joined(step["tokens"] for step in problem.reference(params, data, "inference"))
+    data = params.data("fp32", np.random.default_rng(0), 1)
+    return joined(step["tokens"] for step in params.reference(data, "inference"))
 
 
 def joined(steps: Iterable[np.ndarray]) -> np.ndarray:
@@ -86,7 +84,7 @@ def test_a_request_gives_each_token_of_a_step_and_leaves_the_steps_as_they_are(f
 def test_a_request_begins_with_its_prompt_on_the_host_and_each_token_is_fetched(phase):
     """Passes of a request have the shapes and strides of a step, so that nothing is compiled again."""
     params = tiny("gpt2", phase)
-    data = problem_of("gpt2").data(params, "fp32", np.random.default_rng(0), 2)
+    data = params.data("fp32", np.random.default_rng(0), 2)
     log = []
 
     def put(array):
@@ -136,10 +134,10 @@ def test_the_logits_of_every_step_are_right(request, name, framework, impl, prec
     problem = problem_of(name)
     phases = ("generate",) if precision != "fp32" else PHASES[:1] if (framework, impl) == ("jax", "fused") else PHASES
     for phase in phases:
-        params = problem.small(problem.params(phase=phase, impl=impl))
-        data = problem.data(params, precision, np.random.default_rng(0), 1)
+        params = problem(phase=phase, impl=impl).small()
+        data = params.data(precision, np.random.default_rng(0), 1)
         case = Case(problem=name, framework=framework, device="cpu", mode="inference", precision=precision, params={})
-        found = check(made(framework, name, params, precision), data, problem, params, case)
+        found = check(made(framework, name, params, precision), data, params, case)
         assert found.ok, (phase, found)
 
 
@@ -147,8 +145,8 @@ def test_a_wrong_cache_fails_the_check():
     """The check has teeth: with the keys of another position, it fails."""
     torch = pytest.importorskip("torch")
     problem = problem_of("llama")
-    params = problem.small(problem.params(phase="decode"))
-    data = problem.data(params, "fp32", np.random.default_rng(0), 1)
+    params = problem(phase="decode").small()
+    data = params.data("fp32", np.random.default_rng(0), 1)
     case = Case(problem="llama", framework="torch", device="cpu", mode="inference", precision="fp32", params={})
     copy = torch.Tensor.index_copy_
 
@@ -158,13 +156,13 @@ def test_a_wrong_cache_fails_the_check():
     with pytest.MonkeyPatch.context() as patch:
         workload = made("torch", "llama", params)
         patch.setattr(torch.Tensor, "index_copy_", shifted)
-        assert not check(workload, data, problem, params, case).ok
+        assert not check(workload, data, params, case).ok
 
 
 @pytest.mark.parametrize("mode", ["forward_backward", "training"])
 def test_a_phase_needs_inference(mode):
     with pytest.raises(UserError, match="--phase=decode needs --mode=inference"):
-        problem_of("llama").refuse(tiny("llama", "decode"), mode)
+        tiny("llama", "decode").refuse(mode)
 
 
 @pytest.mark.parametrize(
@@ -180,14 +178,14 @@ def test_a_phase_needs_inference(mode):
 @pytest.mark.parametrize("name", DECODERS)
 def test_lengths_that_do_not_fit_are_refused(name, options, message):
     with pytest.raises(ValueError, match=message):
-        problem_of(name).params(**options)
+        problem_of(name)(**options)
 
 
 def test_experts_with_a_capacity_have_no_phase():
     with pytest.raises(ValueError, match="dispatch=capacity needs phase=none"):
-        problem_of("moe").params(phase="decode", dispatch="capacity")
-    assert problem_of("moe").params(phase="decode").dispatch == "grouped"
-    assert problem_of("moe").params().dispatch == "capacity"
+        problem_of("moe")(phase="decode", dispatch="capacity")
+    assert problem_of("moe")(phase="decode").dispatch == "grouped"
+    assert problem_of("moe")().dispatch == "capacity"
 
 
 @pytest.mark.parametrize(
@@ -200,27 +198,25 @@ def test_experts_with_a_capacity_have_no_phase():
 )
 def test_the_title_states_the_phase_and_its_lengths(options, title):
     problem = problem_of("gpt2")
-    assert problem.title(problem.params(**options), "inference") == title
+    assert problem(**options).title("inference") == title
 
 
 @pytest.mark.parametrize("name", DECODERS)
 @pytest.mark.parametrize("impl", ["matmul", "fused"])
 @pytest.mark.parametrize("phase", PHASES)
 def test_the_parts_are_the_scopes_and_their_flops_add_up(name, impl, phase):
-    problem, params = problem_of(name), tiny(name, phase, impl=impl)
-    parts = problem.parts(params, "inference", "bf16")
-    assert parts.keys() == problem.scopes(params, "inference").keys()
+    params = tiny(name, phase, impl=impl)
+    parts = params.parts("inference", "bf16")
+    assert parts.keys() == params.scopes("inference").keys()
     assert {"cache_write", "next_token"} < parts.keys()
-    assert sum(work.flops for work in parts.values()) == problem.cost(params, "inference", "bf16").flops
+    assert sum(work.flops for work in parts.values()) == params.cost("inference", "bf16").flops
     assert all(work.bytes > 0 for work in parts.values())
 
 
 @pytest.mark.parametrize("name", DECODERS)
 def test_a_text_costs_its_prompt_and_each_token_at_its_position(name):
-    problem = problem_of(name)
-
     def cost(phase, **options):
-        return problem.cost(tiny(name, phase, **options), "inference", "fp32")
+        return tiny(name, phase, **options).cost("inference", "fp32")
 
     whole, prompt = cost("generate"), cost("prefill")
     tokens = [cost("decode", depth=9 + number, new_tokens=1) for number in range(6)]
@@ -236,9 +232,7 @@ def test_a_text_costs_its_prompt_and_each_token_at_its_position(name):
 
 def test_the_cost_of_a_token_by_hand():
     problem = problem_of("llama")
-    cost = problem.cost(
-        problem.params(size="llama-3.1-8b", phase="decode", depth=1023, new_tokens=1), "inference", "bf16"
-    )
+    cost = problem(size="llama-3.1-8b", phase="decode", depth=1023, new_tokens=1).cost("inference", "bf16")
     read = 7_504_924_672 + 4096  # all weights but the rows of the embedding that no token selects
     assert cost.bytes == 2 * read + 1024 * 128 * 1024 + 8  # 128 KiB of keys and values a position, and two tokens
     of_layer = 2 * (2 * 4096**2 + 2 * 4096 * 1024 + 3 * 4096 * 14_336) + 4 * 1024 * 4096
@@ -256,7 +250,7 @@ def test_flops_as_pytorch_counts_them(name, phase):
     steps = {"prefill": 0, "decode": 1, "generate": 6}[phase]
     keys = {"decode": 9 + 7 / 2, "generate": 9 + 7 / 2}.get(phase, 0)
     masked = steps * (params.seq_len - keys) * 4 * params.batch_size * params.n_layer * params.d_model
-    assert counted_flops(workload) == problem_of(name).cost(params, "inference", "fp32").flops + masked
+    assert counted_flops(workload) == params.cost("inference", "fp32").flops + masked
 
 
 @pytest.mark.parametrize("batch_size", [1, 8])
@@ -277,7 +271,7 @@ def test_no_step_of_jax_copies_the_cache(name, batch_size):
 
 
 def test_options_of_a_phase_are_recorded_as_they_count():
-    params = dataclasses.asdict(tiny("gpt2", "decode"))
+    params = parameters.values(tiny("gpt2", "decode"))
     assert (params["depth"], params["new_tokens"], params["prompt_len"], params["seq_len"]) == (9, 6, 0, 15)
 
 
@@ -316,11 +310,11 @@ def test_pages_give_the_logits_of_a_cache_in_one_piece(name, framework, impl):
 def test_the_logits_of_every_step_are_right_with_pages(name, framework, precision):
     problem = problem_of(name)
     for phase in PHASES:
-        params = problem.small(problem.params(phase=phase, cache="paged"))
+        params = problem(phase=phase, cache="paged").small()
         assert params.cache == "paged"
-        data = problem.data(params, precision, np.random.default_rng(0), 1)
+        data = params.data(precision, np.random.default_rng(0), 1)
         case = Case(problem=name, framework=framework, device="cpu", mode="inference", precision=precision, params={})
-        found = check(made(framework, name, params, precision), data, problem, params, case)
+        found = check(made(framework, name, params, precision), data, params, case)
         assert found.ok, (phase, found)
 
 
@@ -352,11 +346,11 @@ def test_each_page_belongs_to_one_sequence_and_head_in_random_order(name, heads)
 def test_the_bytes_of_pages_are_whole_and_those_that_are_read_stay():
     problem = problem_of("llama")
     fit, paged = (tiny("llama", "generate", **PAGED, cache=cache) for cache in ("fit", "paged"))
-    assert problem.cache_bytes(fit, "fp32") == 2 * 2 * 3 * 2 * 33 * 6 * 4  # of 2 blocks, 3 sequences, 2 heads
-    assert problem.cache_bytes(paged, "fp32") == 2 * 2 * 3 * 2 * 48 * 6 * 4
-    assert problem.cost(paged, "inference", "fp32") == problem.cost(fit, "inference", "fp32")
-    assert problem.parts(paged, "inference", "fp32") == problem.parts(fit, "inference", "fp32")
-    assert problem.title(problem.params(phase="decode", cache="paged"), "inference").endswith("at 128+32 paged")
+    assert fit.cache_bytes("fp32") == 2 * 2 * 3 * 2 * 33 * 6 * 4  # of 2 blocks, 3 sequences, 2 heads
+    assert paged.cache_bytes("fp32") == 2 * 2 * 3 * 2 * 48 * 6 * 4
+    assert paged.cost("inference", "fp32") == fit.cost("inference", "fp32")
+    assert paged.parts("inference", "fp32") == fit.parts("inference", "fp32")
+    assert problem(phase="decode", cache="paged").title("inference").endswith("at 128+32 paged")
 
 
 @pytest.mark.parametrize(
@@ -365,11 +359,11 @@ def test_the_bytes_of_pages_are_whole_and_those_that_are_read_stay():
 )
 def test_the_largest_cache_has_room_for_the_context_of_the_model(name, size, context):
     problem = problem_of(name)
-    params = problem.params(size=size, phase="generate", cache="max")
+    params = problem(size=size, phase="generate", cache="max")
     assert params.seq_len == context == params.cache_shape[2]
-    assert problem.params(**dataclasses.asdict(params)) == params
-    assert problem.small(params).seq_len == 32
-    assert {own.seq_len for _, own in problem.phases(params).values()} == {context}
+    assert problem(**parameters.values(params)) == params
+    assert params.small().seq_len == 32
+    assert {own.seq_len for _, own in params.phases().values()} == {context}
 
 
 @pytest.mark.parametrize(
@@ -384,4 +378,4 @@ def test_the_largest_cache_has_room_for_the_context_of_the_model(name, size, con
 )
 def test_a_cache_that_does_not_fit_is_refused(name, options, message):
     with pytest.raises(ValueError, match=message):
-        problem_of(name).params(**options)
+        problem_of(name)(**options)

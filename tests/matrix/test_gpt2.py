@@ -8,49 +8,49 @@ from support.models import torch_workload
 from benchmarker import UserError
 from benchmarker.hooks import parameters, registry
 
-problem = registry.load(["problem.gpt2"]).hook.make_problem()
+problem = registry.load(["problem.gpt2"]).hook.define_problem()
 
 
 @pytest.mark.parametrize("size", ["small", "medium", "large", "xl"])
 def test_a_longer_sequence_adds_positions(size):
-    given, longer = (problem.params(size=size, seq_len=seq_len) for seq_len in (1024, 1030))
-    assert problem.parameter_count(given) == problem.parameter_count(problem.params(size=size))
-    assert problem.parameter_count(longer) == problem.parameter_count(given) + 6 * longer.d_model
+    given, longer = (problem(size=size, seq_len=seq_len) for seq_len in (1024, 1030))
+    assert given.parameter_count() == problem(size=size).parameter_count()
+    assert longer.parameter_count() == given.parameter_count() + 6 * longer.d_model
 
 
 def test_params_come_from_the_size_and_reproduce():
-    assert problem.params(size="2.7b").n_layer == 32
-    given = problem.params(size="medium", d_model=96, seq_len=7)
+    assert problem(size="2.7b").n_layer == 32
+    given = problem(size="medium", d_model=96, seq_len=7)
     assert (given.n_layer, given.d_model, given.n_head, given.d_ff, given.vocab_size) == (24, 96, 16, 384, 50257)
-    assert parameters.convert(problem.params, dataclasses.asdict(given)) == given
+    assert parameters.convert(problem, parameters.values(given)) == given
     assert parameters.resolve(problem, {}, "cuda")["seq_len"] == 1024
 
 
 def test_width_must_be_a_multiple_of_the_heads():
     with pytest.raises(UserError, match="d_model=100 is not a multiple of n_head=12"):
-        parameters.convert(problem.params, {"d_model": 100})
+        parameters.convert(problem, {"d_model": 100})
     with pytest.raises(UserError, match="--n-layer=0"):
-        parameters.convert(problem.params, {"n_layer": 0})
+        parameters.convert(problem, {"n_layer": 0})
 
 
 def test_cost_by_hand():
-    given = problem.params(n_layer=2, d_model=4, n_head=2, d_ff=3, vocab_size=5, seq_len=6, batch_size=7)
-    forward = problem.cost(given, "inference", "mixed_bf16")
+    given = problem(n_layer=2, d_model=4, n_head=2, d_ff=3, vocab_size=5, seq_len=6, batch_size=7)
+    forward = given.cost("inference", "mixed_bf16")
     tokens = 6 * 7
     linear, scores, head = 2 * tokens * (4 * 16 + 2 * 12), 2 * 2 * tokens * 6 * 4, 2 * tokens * 20
     assert forward.flops == 2 * (linear + scores) + head
     assert (forward.samples, forward.tokens) == (7, tokens)
     weights = 5 * 4 + 1024 * 4 + 2 * (4 * 4 + (4 * 12 + 12) + (16 + 4) + (12 + 3) + (12 + 4)) + 8
     assert forward.bytes == 4 * weights + 4 * tokens + 2 * tokens * 5
-    assert problem.cost(given, "forward_backward", "bf16").bytes == 2 * (2 * weights) + 2 * 4 * tokens
-    training = problem.cost(given, "training", "fp32")
+    assert given.cost("forward_backward", "bf16").bytes == 2 * (2 * weights) + 2 * 4 * tokens
+    training = given.cost("training", "fp32")
     assert (training.flops, training.bytes) == (3 * forward.flops, 7 * 4 * weights + 2 * 4 * tokens)
 
 
 def test_data_can_be_learned():
-    given = dataclasses.replace(problem.small(problem.params()), seq_len=200, batch_size=20)
-    data = problem.data(given, "fp32", np.random.default_rng(3), 2)
-    again = problem.data(given, "fp32", np.random.default_rng(3), 2)
+    given = dataclasses.replace(problem().small(), seq_len=200, batch_size=20)
+    data = given.data("fp32", np.random.default_rng(3), 2)
+    again = given.data("fp32", np.random.default_rng(3), 2)
     tokens, targets = data.batches[0]["tokens"], data.batches[0]["targets"]
     assert tokens.shape == targets.shape == (20, 200)
     np.testing.assert_array_equal(tokens[:, 1:], targets[:, :-1])
@@ -67,8 +67,8 @@ def test_data_can_be_learned():
 
 
 def test_weights_are_the_same_numbers_in_each_precision_and_none_is_trivial():
-    small = problem.small(problem.params())
-    short, long = (problem.data(small, name, np.random.default_rng(0), 1).weights for name in ("bf16", "fp64"))
+    small = problem().small()
+    short, long = (small.data(name, np.random.default_rng(0), 1).weights for name in ("bf16", "fp64"))
     for name, weight in short.items():
         assert (weight.dtype, long[name].dtype) == (np.float32, np.float64)
         np.testing.assert_array_equal(weight, long[name])
@@ -93,8 +93,8 @@ def jax_training(size, data, batches):
 
 
 def test_training_in_jax_leaves_the_weights_on_the_host_alone():
-    small = problem.small(problem.params())
-    data = problem.data(small, "fp32", np.random.default_rng(0), 1)
+    small = problem().small()
+    data = small.data("fp32", np.random.default_rng(0), 1)
     before = {name: weight.copy() for name, weight in data.weights.items()}
     step = jax_training(small, data, [data.batches[0]] * 3)
     losses = [float(step()["loss"]) for _ in range(3)]
@@ -111,8 +111,8 @@ def test_loss_scale_in_jax():
     from benchmarker_problems.steps import ADAMW
     from benchmarker_problems.steps.jax import LossScale, adamw, initial_state, training
 
-    size = dataclasses.replace(problem.small(problem.params()), n_layer=1)
-    data = problem.data(size, "fp32", np.random.default_rng(0), 1)
+    size = dataclasses.replace(problem().small(), n_layer=1)
+    data = size.data("fp32", np.random.default_rng(0), 1)
     optimizer = adamw(ADAMW)
     weights, moments, begun = initial_state(dict(data.weights), optimizer, "mixed_fp16")
     assert (float(begun.scale), int(begun.steps)) == (2.0**16, 0)
@@ -130,8 +130,8 @@ def test_loss_scale_in_jax():
 @pytest.mark.slow
 def test_the_loss_falls_and_both_frameworks_agree():
     pytest.importorskip("torch")
-    small = dataclasses.replace(problem.small(problem.params()), n_layer=1)
-    data = problem.data(small, "fp32", np.random.default_rng(0), 1)
+    small = dataclasses.replace(problem().small(), n_layer=1)
+    data = small.data("fp32", np.random.default_rng(0), 1)
     workload = torch_workload("gpt2", small, "training")
     step = jax_training(small, data, [data.batches[0]] * 40)
     in_torch = [float(workload.step()["loss"]) for _ in range(40)]

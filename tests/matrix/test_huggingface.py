@@ -57,9 +57,9 @@ def test_every_problem_with_a_counterpart_is_tried():
 def test_outputs_loss_and_gradients_are_those_of_transformers(name, options):
     pytest.importorskip("transformers", minversion="5", reason="transformers 5 is not installed")
     problem = problem_of(name)
-    small = problem.small(problem.params(**options))
-    data = problem.data(small, "fp32", np.random.default_rng(0), 1)
-    (outputs,), (trained,) = (problem.reference(small, data, mode) for mode in ("inference", "forward_backward"))
+    small = problem(**options).small()
+    data = small.data("fp32", np.random.default_rng(0), 1)
+    (outputs,), (trained,) = (small.reference(data, mode) for mode in ("inference", "forward_backward"))
     model = make_model(name, small, data.weights)
     inputs, labels = arguments(name, small, data.batches[0])
     found = model(**inputs, **labels)
@@ -80,10 +80,10 @@ def test_greedy_tokens_are_those_that_transformers_generates(name, options, cach
     torch = pytest.importorskip("torch")
     pytest.importorskip("transformers", minversion="5", reason="transformers 5 is not installed")
     problem = problem_of(name)
-    small = problem.small(problem.params(**options, phase="generate", batch_size=2))
+    small = problem(**options, phase="generate", batch_size=2).small()
     small = replace(small, decoding="greedy", prompt_len=17, new_tokens=12, seq_len=32)
-    data = problem.data(small, "fp32", np.random.default_rng(0), 1)
-    (expected,) = problem.reference(small, data, "inference")
+    data = small.data("fp32", np.random.default_rng(0), 1)
+    (expected,) = small.reference(data, "inference")
     model = make_model(name, small, data.weights).eval()
     prompt_BP = torch.tensor(data.batches[0]["tokens"][:, :17], dtype=torch.int64)
     sequence_BS = generated(model, prompt_BP, 12, cache)
@@ -93,7 +93,7 @@ def test_greedy_tokens_are_those_that_transformers_generates(name, options, cach
 def test_a_mixture_that_drops_tokens_has_no_counterpart():
     pytest.importorskip("transformers", minversion="5", reason="transformers 5 is not installed")
     with pytest.raises(UserError, match="add --dispatch=grouped"):
-        configuration("moe", problem_of("moe").params())
+        configuration("moe", problem_of("moe")())
 
 
 @pytest.mark.parametrize(
@@ -107,8 +107,8 @@ def test_a_mixture_that_drops_tokens_has_no_counterpart():
 def test_parameters_of_published_sizes_are_those_of_transformers(name, options):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers", minversion="5", reason="transformers 5 is not installed")
-    params = problem_of(name).params(**options)
+    params = problem_of(name)(**options)
     with torch.device("meta"):
         config, class_name = configuration(name, params)
         model = getattr(transformers, class_name)(config)
-    assert sum(weight.numel() for weight in model.parameters()) == problem_of(name).parameter_count(params)
+    assert sum(weight.numel() for weight in model.parameters()) == params.parameter_count()

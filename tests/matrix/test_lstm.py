@@ -8,30 +8,30 @@ from benchmarker import UserError
 
 problem = problem_of("lstm")
 MODES = ("inference", "forward_backward")
-PARAMS = problem.params(layers=2, hidden_size=5, input_size=3, seq_len=4, batch_size=2)
+PARAMS = problem(layers=2, hidden_size=5, input_size=3, seq_len=4, batch_size=2)
 
 
 def test_cost_by_hand():
-    forward = problem.cost(PARAMS, "inference", "fp32")
+    forward = PARAMS.cost("inference", "fp32")
     tokens = 2 * 4
     assert (forward.flops, forward.samples, forward.tokens) == (2 * tokens * 4 * 5 * ((3 + 5) + (5 + 5)), 2, tokens)
     weights = 4 * 5 * (3 + 5) + 4 * 5 + 4 * 5 * (5 + 5) + 4 * 5
-    assert problem.parameter_count(PARAMS) == weights
+    assert PARAMS.parameter_count() == weights
     assert forward.bytes == 4 * (weights + tokens * (3 + 5))
-    both = problem.cost(PARAMS, "forward_backward", "bf16")
+    both = PARAMS.cost("forward_backward", "bf16")
     assert (both.flops, both.bytes) == (3 * forward.flops, forward.bytes)
 
 
 def test_title():
-    assert problem.title(problem.params(), "inference") == "LSTM L=2 H=256, B=16 T=64"
-    assert problem.title(PARAMS, "forward_backward") == "LSTM L=2 H=5 I=3, B=2 T=4 fwd+bwd"
+    assert problem().title("inference") == "LSTM L=2 H=256, B=16 T=64"
+    assert PARAMS.title("forward_backward") == "LSTM L=2 H=5 I=3, B=2 T=4 fwd+bwd"
 
 
 def test_one_cell_by_hand():
     """A single step from a state of zero: c = i·g, h = o·tanh(c); then f keeps a share of c."""
-    one = problem.params(layers=1, hidden_size=1, input_size=1, seq_len=2, batch_size=1)
-    data = problem.data(one, "fp64", np.random.default_rng(0), 1)
-    (outputs,) = problem.reference(one, data, "inference")
+    one = problem(layers=1, hidden_size=1, input_size=1, seq_len=2, batch_size=1)
+    data = one.data("fp64", np.random.default_rng(0), 1)
+    (outputs,) = one.reference(data, "inference")
     (w_x,), (w_h,), b = data.weights["0.w_x"], data.weights["0.w_h"], data.weights["0.b"]
     first, second = data.batches[0]["x"].ravel()
 
@@ -49,8 +49,8 @@ def test_one_cell_by_hand():
 def test_gradients_of_the_reference_are_those_of_jax(x64):
     from benchmarker_problems.lstm.jax import step_function
 
-    data = problem.data(PARAMS, "fp64", np.random.default_rng(0), 1)
-    (expected,) = problem.reference(PARAMS, data, "forward_backward")
+    data = PARAMS.data("fp64", np.random.default_rng(0), 1)
+    (expected,) = PARAMS.reference(data, "forward_backward")
     got = x64.jit(step_function(PARAMS, "forward_backward"))(dict(data.weights), **data.batches[0])
     assert got.keys() == expected.keys()
     for name, exact in expected.items():
@@ -60,9 +60,9 @@ def test_gradients_of_the_reference_are_those_of_jax(x64):
 def test_gradients_of_the_reference_are_those_of_the_cell_of_flax(x64):
     """Flax has one bias, on the side of the state; PyTorch's two add up to it."""
     nn = pytest.importorskip("flax.linen")
-    one = problem.params(layers=1, hidden_size=5, input_size=3, seq_len=4, batch_size=2)
-    data = problem.data(one, "fp64", np.random.default_rng(0), 1)
-    (expected,) = problem.reference(one, data, "forward_backward")
+    one = problem(layers=1, hidden_size=5, input_size=3, seq_len=4, batch_size=2)
+    data = one.data("fp64", np.random.default_rng(0), 1)
+    (expected,) = one.reference(data, "forward_backward")
     parts = {name: np.split(data.weights[f"0.{name}"], 4, axis=-1) for name in ("w_x", "w_h", "b")}
     cell = {}
     for gate, w_x, w_h, b in zip("ifgo", *parts.values(), strict=True):
@@ -90,7 +90,7 @@ def test_scope_and_products_in_pytorch(mode):
 
     workload = torch_workload("lstm", PARAMS, mode, "fp64")
     if mode == "inference":  # the counter's hooks fail where autograd.grad is asked for a leaf
-        assert counted_flops(workload) == problem.cost(PARAMS, mode, "fp64").flops
+        assert counted_flops(workload) == PARAMS.cost(mode, "fp64").flops
     assert profiled_names(workload)["lstm"] == 1
 
 
@@ -100,10 +100,10 @@ def test_scope_and_products_in_jax(mode):
     jax = pytest.importorskip("jax")
     from benchmarker_problems.lstm.jax import step_function
 
-    given = problem.params(layers=2, hidden_size=256, input_size=128, seq_len=1, batch_size=256)
-    data = problem.data(given, "fp32", np.random.default_rng(0), 1)
+    given = problem(layers=2, hidden_size=256, input_size=128, seq_len=1, batch_size=256)
+    data = given.data("fp32", np.random.default_rng(0), 1)
     batch = data.batches[0]
     arrays = (batch["x"],) if mode == "inference" else (batch["x"], batch["d_out"])
     lowered = jax.jit(step_function(given, mode)).lower(dict(data.weights), *arrays)
-    assert lowered.cost_analysis()["flops"] == pytest.approx(problem.cost(given, mode, "fp32").flops, rel=0.03)
+    assert lowered.cost_analysis()["flops"] == pytest.approx(given.cost(mode, "fp32").flops, rel=0.03)
     assert "lstm" in re.findall(r"\w+", lowered.as_text(debug_info=True))

@@ -8,19 +8,19 @@ from benchmarker.hooks import registry
 from benchmarker.worker.bench import open_bench
 from benchmarker_problems.lu import scaled_residual, verify
 
-problem = registry.load(["problem.lu"]).hook.make_problem()
+problem = registry.load(["problem.lu"]).hook.define_problem()
 
 
 def test_cost_is_that_of_hpl():
     """2/3·n³ - 1/2·n² and 2·n², for n = 6: 144 - 18 + 72."""
-    cost = problem.cost(problem.params(n=6), "inference", "fp64")
+    cost = problem(n=6).cost("inference", "fp64")
     assert (cost.flops, cost.bytes, cost.samples, cost.tokens) == (198, 8 * (36 + 12), 1, None)
-    refined = problem.cost(problem.params(n=6, factor="fp32"), "inference", "fp64")
+    refined = problem(n=6, factor="fp32").cost("inference", "fp64")
     assert refined == cost
 
 
 def test_the_matrix_is_dominant_but_for_the_order_of_its_rows():
-    a_NN = problem.data(problem.params(n=50), "fp64", np.random.default_rng(0), 1).weights["a"]
+    a_NN = problem(n=50).data("fp64", np.random.default_rng(0), 1).weights["a"]
     _, pivots = scipy.linalg.lu_factor(a_NN)
     assert (pivots != np.arange(50)).sum() > 30
     largest = np.abs(a_NN).max(axis=1)
@@ -30,9 +30,9 @@ def test_the_matrix_is_dominant_but_for_the_order_of_its_rows():
 
 
 def test_the_reference_is_the_solution_of_scipy():
-    size = problem.params(n=40)
-    data = problem.data(size, "fp64", np.random.default_rng(0), 2)
-    for batch, expected in zip(data.batches, problem.reference(size, data, "inference"), strict=True):
+    size = problem(n=40)
+    data = size.data("fp64", np.random.default_rng(0), 2)
+    for batch, expected in zip(data.batches, size.reference(data, "inference"), strict=True):
         exact = scipy.linalg.solve(data.weights["a"], batch["b"])
         np.testing.assert_allclose(expected["x"], exact, rtol=1e-12)
 
@@ -49,7 +49,7 @@ def test_scaled_residual_by_hand():
 @pytest.mark.parametrize("framework", ["jax", "torch", "numpy"])
 def test_a_result_is_verified_at_full_size(framework):
     bench = open_bench("lu", framework, "cpu", n=300)
-    workload = bench.build(bench.params, bench.data(bench.params, 2))
+    workload = bench.build(bench.problem, bench.data(bench.problem, 2))
     x_N, b_N = workload.step()
     assert workload.verify((x_N, b_N)) is None
     assert "scaled residual" in workload.verify((x_N * 1.01, b_N))
@@ -62,8 +62,8 @@ def test_refinement_reaches_fp64_at_a_size_at_which_fp32_does_not(framework):
     residuals = {}
     for factor in ("same", "fp32"):
         bench = open_bench("lu", framework, "cpu", precision="fp64", n=800, factor=factor)
-        data = bench.data(bench.params, 1)
-        workload = bench.build(bench.params, data)
+        data = bench.data(bench.problem, 1)
+        workload = bench.build(bench.problem, data)
         result = workload.step()
         assert workload.verify(result) is None
         x_N = workload.outputs(result)["x"]
@@ -100,9 +100,9 @@ def test_fp32_has_nothing_to_refine(cli):
 def test_the_factors_are_computed_anew_in_each_step(framework):
     """The matrix is not overwritten by its factors."""
     bench = open_bench("lu", framework, "cpu", n=64)
-    data = bench.data(bench.params, 1)
+    data = bench.data(bench.problem, 1)
     before = data.weights["a"].copy()
-    workload = bench.build(bench.params, data)
+    workload = bench.build(bench.problem, data)
     first, second = (workload.outputs(workload.step())["x"] for _ in range(2))
     np.testing.assert_array_equal(first, second)
     np.testing.assert_array_equal(data.weights["a"], before)

@@ -13,25 +13,25 @@ MODES = ("inference", "forward_backward")
 
 
 def test_cost_and_parts_by_hand():
-    p = problem.params(batch_size=2, width=5, layers=3)
-    forward, backward = (problem.cost(p, mode, "fp32") for mode in MODES)
+    p = problem(batch_size=2, width=5, layers=3)
+    forward, backward = (p.cost(mode, "fp32") for mode in MODES)
     assert (forward.flops, forward.bytes, forward.samples, forward.tokens) == (300, 4 * (75 + 20), 2, None)
     assert (backward.flops, backward.bytes) == (900, 4 * 2 * (75 + 20))
-    first, second = (problem.parts(p, mode, "fp32")["layer"] for mode in MODES)
+    first, second = (p.parts(mode, "fp32")["layer"] for mode in MODES)
     assert (first.bytes, first.weight_bytes) == (3 * 4 * (25 + 20), 3 * 4 * 25)
     assert (second.bytes, second.weight_bytes) == (3 * 4 * (25 + 20 + 2 * 25 + 30), 3 * 3 * 4 * 25)
 
 
 def test_the_title_says_what_is_not_the_default():
-    assert problem.title(problem.params(), "inference") == "MLP 8×1024, B=64"
-    p = problem.params(by_output=True, layers=2)
-    assert problem.title(p, "forward_backward") == "MLP 2×1024, B=64 by output fwd+bwd"
+    assert problem().title("inference") == "MLP 8×1024, B=64"
+    p = problem(by_output=True, layers=2)
+    assert p.title("forward_backward") == "MLP 2×1024, B=64 by output fwd+bwd"
 
 
 def test_outputs_are_those_of_a_loop_over_elements_and_gradients_those_of_differences():
-    p = problem.params(batch_size=2, width=4, layers=3)
-    data = problem.data(p, "fp64", np.random.default_rng(3), 1)
-    (found,) = problem.reference(p, data, "forward_backward")
+    p = problem(batch_size=2, width=4, layers=3)
+    data = p.data("fp64", np.random.default_rng(3), 1)
+    (found,) = p.reference(data, "forward_backward")
 
     def outputs(values):
         rows = [list(row) for row in values["x"]]
@@ -52,8 +52,8 @@ def test_outputs_are_those_of_a_loop_over_elements_and_gradients_those_of_differ
 
 
 def test_outputs_of_many_layers_do_not_vanish():
-    p = problem.params(batch_size=16, width=256, layers=500)
-    (found,) = problem.reference(p, problem.data(p, "fp32", np.random.default_rng(0), 1), "inference")
+    p = problem(batch_size=16, width=256, layers=500)
+    (found,) = p.reference(p.data("fp32", np.random.default_rng(0), 1), "inference")
     assert np.mean(found["y"] ** 2) > 1e-4
 
 
@@ -61,9 +61,9 @@ def test_outputs_of_many_layers_do_not_vanish():
 @pytest.mark.parametrize("mode", MODES)
 def test_flops_scopes_and_layout_in_pytorch(mode, by_output):
     pytest.importorskip("torch")
-    p = problem.params(batch_size=16, width=32, layers=3, by_output=by_output)
+    p = problem(batch_size=16, width=32, layers=3, by_output=by_output)
     workload = torch_workload("mlp", p, mode)
-    assert counted_flops(workload) == problem.cost(p, mode, "fp32").flops
+    assert counted_flops(workload) == p.cost(mode, "fp32").flops
     assert profiled_names(workload)["layer"] == 3
 
 
@@ -72,10 +72,10 @@ def test_flops_scopes_and_layout_in_pytorch(mode, by_output):
 def test_gradients_in_jax_are_those_of_the_reference(x64, rows, by_output):
     from support.models import jax_workload
 
-    p = problem.params(batch_size=rows, width=12, layers=3, by_output=by_output)
+    p = problem(batch_size=rows, width=12, layers=3, by_output=by_output)
     workload = jax_workload("mlp", p, "forward_backward", "fp64")
-    data = problem.data(p, "fp64", np.random.default_rng(0), 1)
-    (expected,) = problem.reference(p, data, "forward_backward")
+    data = p.data("fp64", np.random.default_rng(0), 1)
+    (expected,) = p.reference(data, "forward_backward")
     found = workload.outputs(workload.step())
     assert found.keys() == expected.keys()
     for name, exact in expected.items():

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from support.models import counted_flops, function_of, jax_workload, lowered, problem_of, profiled_names, torch_workload
+from support.models import counted_flops, jax_workload, lowered, problem_of, profiled_names, torch_workload
 
 from benchmarker import MODES, UserError
 from benchmarker.hooks import parameters
@@ -40,7 +40,7 @@ def problem(name):
 
 
 def every_scope(problem):
-    return {scope for impl in IMPLS for mode in MODES for scope in problem.scopes(problem.params(impl=impl), mode)}
+    return {scope for impl in IMPLS for mode in MODES for scope in problem(impl=impl).scopes(mode)}
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -48,11 +48,11 @@ def every_scope(problem):
 def test_flops_and_scopes_in_pytorch(name, problem, impl, mode):
     pytest.importorskip("torch")
 
-    size = problem.small(problem.params(**MODELS[name][0], impl=impl))
+    size = problem(**MODELS[name][0], impl=impl).small()
     workload = torch_workload(name, size, mode)
-    assert counted_flops(workload) == problem.cost(size, mode, "fp32").flops + workload.recomputed_flops
+    assert counted_flops(workload) == size.cost(mode, "fp32").flops + workload.recomputed_flops
     assert (workload.recomputed_flops > 0) == (impl == "fused" and mode != "inference")
-    assert profiled_names(workload).keys() & every_scope(problem) == set(problem.scopes(size, mode))
+    assert profiled_names(workload).keys() & every_scope(problem) == set(size.scopes(mode))
 
 
 @pytest.mark.parametrize("impl", ["matmul", "fused"])
@@ -60,10 +60,10 @@ def test_flops_and_scopes_in_pytorch(name, problem, impl, mode):
 def test_flops_of_recomputed_blocks_and_of_microbatches_in_pytorch(name, problem, impl):
     pytest.importorskip("torch")
 
-    size = problem.small(problem.params(**MODELS[name][0], impl=impl, batch_size=2, recompute=True, microbatches=2))
+    size = problem(**MODELS[name][0], impl=impl, batch_size=2, recompute=True, microbatches=2).small()
     workload = torch_workload(name, size, "training")
-    assert counted_flops(workload) == problem.cost(size, "training", "fp32").flops + workload.recomputed_flops
-    assert workload.recomputed_flops > 0.15 * problem.cost(size, "training", "fp32").flops
+    assert counted_flops(workload) == size.cost("training", "fp32").flops + workload.recomputed_flops
+    assert workload.recomputed_flops > 0.15 * size.cost("training", "fp32").flops
 
 
 @pytest.mark.parametrize("impl", ["matmul", pytest.param("fused", marks=pytest.mark.slow)])
@@ -72,19 +72,19 @@ def test_flops_of_recomputed_blocks_in_xla(name, problem, impl):
     pytest.importorskip("jax")
 
     given, wide = MODELS[name]
-    size = problem.params(**given, **wide, impl=impl, recompute=True)
+    size = problem(**given, **wide, impl=impl, recompute=True)
     on_cpu = {"bert": {"qkv": False}, "dit": {"modulation": False}}.get(name, {})
-    repeated = function_of(name, "recomputed_flops")(size, scores=False, **on_cpu)
+    repeated = size.recomputed_flops(scores=False, **on_cpu)
     flops = lowered(name, size, "forward_backward").compile().cost_analysis()["flops"]
-    assert flops == pytest.approx(problem.cost(size, "forward_backward", "fp32").flops + repeated, rel=0.01)
+    assert flops == pytest.approx(size.cost("forward_backward", "fp32").flops + repeated, rel=0.01)
 
 
 @pytest.mark.parametrize("workload_of", [torch_workload, jax_workload])
 @pytest.mark.parametrize("name", on_gpt2(*MODELS))
 def test_gradients_of_recomputed_blocks_and_of_microbatches_are_those_of_the_reference(x64, problem, name, workload_of):
     pytest.importorskip("torch")
-    small = problem.small(problem.params(**MODELS[name][0], batch_size=2, recompute=True, microbatches=2))
-    (expected,) = problem.reference(small, problem.data(small, "fp64", np.random.default_rng(0), 1), "forward_backward")
+    small = problem(**MODELS[name][0], batch_size=2, recompute=True, microbatches=2).small()
+    (expected,) = small.reference(small.data("fp64", np.random.default_rng(0), 1), "forward_backward")
     workload = workload_of(name, small, "forward_backward", "fp64")
     found = workload.outputs(workload.step())
     assert found.keys() == expected.keys()
@@ -99,10 +99,10 @@ def test_options_of_the_backward_pass_are_refused_in_inference(problem):
         ({"batch_size": 2, "microbatches": 2}, "--microbatches=2"),
     ):
         with pytest.raises(UserError, match=f"{named} needs .*; leave it out, or give --mode=forward_backward"):
-            problem.refuse(problem.params(**options), "inference")
-        problem.refuse(problem.params(**options), "training")
+            problem(**options).refuse("inference")
+        problem(**options).refuse("training")
     with pytest.raises(UserError, match="batch_size=3 is not a multiple of microbatches=2"):
-        parameters.convert(problem.params, {"batch_size": 3, "microbatches": 2})
+        parameters.convert(problem, {"batch_size": 3, "microbatches": 2})
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -110,11 +110,11 @@ def test_options_of_the_backward_pass_are_refused_in_inference(problem):
 def test_flops_and_scopes_in_xla(name, problem, impl, mode):
     pytest.importorskip("jax")
     given, wide = MODELS[name]
-    size = problem.params(**given, **wide, impl=impl)
+    size = problem(**given, **wide, impl=impl)
     step = lowered(name, size, mode)
-    assert step.cost_analysis()["flops"] == pytest.approx(problem.cost(size, mode, "fp32").flops, rel=0.01)
+    assert step.cost_analysis()["flops"] == pytest.approx(size.cost(mode, "fp32").flops, rel=0.01)
     found = set(re.findall(r"\w+", step.as_text(debug_info=True))) & every_scope(problem)
-    assert found == set(problem.scopes(size, mode))
+    assert found == set(size.scopes(mode))
 
 
 @pytest.mark.parametrize("precision", ["fp32", pytest.param("mixed_fp16", marks=pytest.mark.slow)])
@@ -123,7 +123,7 @@ def test_training_in_jax_is_compiled_once(quick_xla, name, problem, precision):
     """A state that is of another kind than the one it becomes would be compiled for, too, in the second step."""
     jax = quick_xla
     compiled = []
-    workload = jax_workload(name, problem.small(problem.params(**MODELS[name][0])), "training", precision)
+    workload = jax_workload(name, problem(**MODELS[name][0]).small(), "training", precision)
 
     def note(event, *_, **__):
         compiled.append(event == "/jax/core/compile/backend_compile_duration")
@@ -143,9 +143,9 @@ def test_training_in_jax_is_compiled_once(quick_xla, name, problem, precision):
 def test_gradients_of_the_reference_are_those_of_jax(x64, name, problem):
     from importlib import import_module
 
-    small = problem.small(problem.params(**MODELS[name][0]))
-    data = problem.data(small, "fp64", np.random.default_rng(0), 1)
-    (expected,) = problem.reference(small, data, "forward_backward")
+    small = problem(**MODELS[name][0]).small()
+    data = small.data("fp64", np.random.default_rng(0), 1)
+    (expected,) = small.reference(data, "forward_backward")
     _, loss_of = import_module(f"benchmarker_problems.{name}.jax").functions(small, "float64", "xla")
     loss, gradients = x64.jit(x64.value_and_grad(loss_of))(dict(data.weights), **data.batches[0])
     assert float(loss) == pytest.approx(float(expected["loss"]), rel=1e-14)

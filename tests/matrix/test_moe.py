@@ -27,27 +27,27 @@ TINY = {
 CHOSEN_NK = np.array([[0, 2], [2, 0], [1, 2], [2, 1], [2, 0], [0, 1], [2, 1], [2, 0]])
 """Two sequences of four tokens that choose two of three experts, and which choices find one of two slots."""
 KEPT_NK = np.array([[1, 1], [1, 1], [1, 0], [0, 1], [1, 1], [1, 1], [1, 1], [0, 0]], bool)
-OF_CHOSEN = problem.params(
+OF_CHOSEN = problem(
     d_model=8, n_head=2, n_kv_head=2, n_expert=3, seq_len=4, batch_size=2, dispatch="capacity", capacity_factor=0.5
 )
 
 
 def test_cost_by_hand():
-    given = problem.params(**TINY, dispatch="grouped")
+    given = problem(**TINY, dispatch="grouped")
     tokens = 6
     block = 8 * 8 + 2 * 8 * 4 + 8 * 8 + 8 * 6  # q, k and v, output, router
     expert = 3 * 8 * 5
     scores = 2 * 2 * 2 * 4 * 3 * 3 * 2  # two products, two sequences, four heads, 3·3 scores of width 2
-    forward = problem.cost(given, "inference", "fp32")
+    forward = given.cost("inference", "fp32")
     assert forward.flops == 2 * (2 * tokens * (block + 2 * expert) + scores) + 2 * tokens * 8 * 11
-    assert problem.cost(given, "training", "fp32").flops == 3 * forward.flops
-    assert problem.parameter_count(given) == 2 * 11 * 8 + 2 * (block + 6 * expert + 2 * 8) + 8
+    assert given.cost("training", "fp32").flops == 3 * forward.flops
+    assert given.parameter_count() == 2 * 11 * 8 + 2 * (block + 6 * expert + 2 * 8) + 8
     # Rows of the embedding that no token selects are not read.
-    assert forward.bytes == 4 * (problem.parameter_count(given) - (11 - 6) * 8) + 4 * tokens + 4 * tokens * 11
+    assert forward.bytes == 4 * (given.parameter_count() - (11 - 6) * 8) + 4 * tokens + 4 * tokens * 11
     # One token reaches two of the six experts.
-    one = problem.params(**TINY | {"seq_len": 1, "batch_size": 1}, dispatch="grouped")
+    one = problem(**TINY | {"seq_len": 1, "batch_size": 1}, dispatch="grouped")
     unread = 10 * 8 + 2 * 4 * expert
-    assert problem.cost(one, "inference", "fp32").bytes == 4 * (problem.parameter_count(one) - unread) + 4 + 4 * 11
+    assert one.cost("inference", "fp32").bytes == 4 * (one.parameter_count() - unread) + 4 + 4 * 11
 
 
 @pytest.mark.parametrize(
@@ -55,9 +55,9 @@ def test_cost_by_hand():
 )
 def test_capacity_counts_choices_that_have_slots(factor, seq_len, capacity, rows):
     """Six experts and two choices: a third of the tokens of a sequence, times the factor, rounded up."""
-    given = problem.params(**TINY | {"seq_len": seq_len}, dispatch="capacity", capacity_factor=factor)
+    given = problem(**TINY | {"seq_len": seq_len}, dispatch="capacity", capacity_factor=factor)
     assert given.capacity == capacity
-    parts = problem.parts(given, "inference", "fp32")
+    parts = given.parts("inference", "fp32")
     assert parts["moe_fc"].flops == 2 * (2 * rows * 8 * 2 * 5)  # two layers; empty slots do not count
     slots = 6 * 2 * capacity
     assert parts["moe_fc"].bytes == 2 * 4 * (slots * 8 + 6 * 8 * 10 + slots * 10)
@@ -67,7 +67,7 @@ def test_capacity_counts_choices_that_have_slots(factor, seq_len, capacity, rows
 def test_an_expert_takes_the_first_tokens_of_each_sequence():
     assert OF_CHOSEN.capacity == 2
     assert (reference.within_capacity(CHOSEN_NK, OF_CHOSEN) == KEPT_NK).all()
-    assert reference.within_capacity(CHOSEN_NK, problem.params(dispatch="grouped")).all()
+    assert reference.within_capacity(CHOSEN_NK, problem(dispatch="grouped")).all()
 
 
 def test_a_token_that_is_dropped_passes_by_the_residual():
@@ -120,20 +120,20 @@ def test_grouped_flops_in_pytorch(mode):
     torch = pytest.importorskip("torch")
     from torch.utils.flop_counter import FlopCounterMode
 
-    size = problem.small(problem.params(dispatch="grouped"))
+    size = problem(dispatch="grouped").small()
     workload = torch_workload("moe", size, mode)
     product = {torch.ops.aten._grouped_mm: lambda a, b, *_, **__: 2 * a[0] * a[1] * b[-1]}
     with FlopCounterMode(display=False, custom_mapping=product) as counter:
         workload.step()
-    assert counter.get_total_flops() == problem.cost(size, mode, "fp32").flops
+    assert counter.get_total_flops() == size.cost(mode, "fp32").flops
 
 
 def test_empty_slots_are_computed_and_do_not_count():
     pytest.importorskip("jax")
-    size = problem.small(problem.params(capacity_factor=2.0))
+    size = problem(capacity_factor=2.0).small()
     padding = size.n_layer * 2 * (3 * 8 * 16 - 3 * 32 * 2) * 3 * 64 * 160
     flops = lowered("moe", size, "inference").cost_analysis()["flops"]
-    assert flops == pytest.approx(problem.cost(size, "inference", "fp32").flops + padding, rel=0.05)
+    assert flops == pytest.approx(size.cost("inference", "fp32").flops + padding, rel=0.05)
 
 
 @pytest.mark.slow
@@ -147,9 +147,9 @@ def test_empty_slots_are_computed_and_do_not_count():
     ],
 )
 def test_gradients_of_the_reference_are_those_of_jax(x64, options):
-    small = problem.small(problem.params(**options))
-    data = problem.data(small, "fp64", np.random.default_rng(0), 1)
-    (expected,) = problem.reference(small, data, "forward_backward")
+    small = problem(**options).small()
+    data = small.data("fp64", np.random.default_rng(0), 1)
+    (expected,) = small.reference(data, "forward_backward")
     _, loss_of = import_module("benchmarker_problems.moe.jax").functions(small, "float64", "xla")
     loss, gradients = x64.jit(x64.value_and_grad(loss_of))(dict(data.weights), **data.batches[0])
     assert float(loss) == pytest.approx(float(expected["loss"]), rel=1e-14)
@@ -177,9 +177,9 @@ def test_choices_are_clear_and_the_load_is_about_equal(monkeypatch, seed):
     layers_linear = reference.linear
     monkeypatch.setattr(reference, "linear", linear)
     monkeypatch.setattr(reference, "within_capacity", watched)
-    small = problem.small(problem.params())
-    data = problem.data(small, "fp32", np.random.default_rng(seed), 1)
-    list(problem.reference(small, data, "inference"))
+    small = problem().small()
+    data = small.data("fp32", np.random.default_rng(seed), 1)
+    list(small.reference(data, "inference"))
     assert len(seen) == 2
     for chosen_NK in seen:
         load_E = np.bincount(chosen_NK.ravel(), minlength=8) / (chosen_NK.size / 8)
@@ -201,15 +201,15 @@ def test_choices_are_clear_and_the_load_is_about_equal(monkeypatch, seed):
 )
 def test_options_that_do_not_fit_are_refused(options, message):
     with pytest.raises(UserError, match=message):
-        parameters.convert(problem.params, options)
+        parameters.convert(problem, options)
 
 
 def test_titles_name_what_differs_from_a_size():
-    published = problem.params(size="mixtral-8x7b", dispatch="grouped")
-    assert problem.title(published, "training") == "mixtral-8x7b training, B=1 T=128 grouped"
-    own = problem.params(n_layer=3, n_expert=16, vocab_size=99, impl="fused")
+    published = problem(size="mixtral-8x7b", dispatch="grouped")
+    assert published.title("training") == "mixtral-8x7b training, B=1 T=128 grouped"
+    own = problem(n_layer=3, n_expert=16, vocab_size=99, impl="fused")
     assert (
-        problem.title(own, "forward_backward")
+        own.title("forward_backward")
         == "MoE L=3 d=256 H=8/2 d_ff=896 E=2/16 V=99 fwd+bwd, B=1 T=128 capacity 1.25 fused"
     )
 

@@ -26,6 +26,6 @@ def test_a_step_takes_about_as_much_memory_as_that_of_a_plain_model(monkeypatch,
     plain = importlib.import_module("plain_numpy")
     problem, options = plain.CASES[name]
     bench = open_bench(problem, "numpy", "cpu", **{**options, "precision": "fp32", "n_layer": 2})
-    data = bench.data(bench.params, 1)
-    plain_bytes = peak_bytes(lambda: plain.PLAIN[problem](data.weights, data.batches[0], bench.params))
-    assert peak_bytes(bench.build(bench.params, data).step) < most * plain_bytes
+    data = bench.data(bench.problem, 1)
+    plain_bytes = peak_bytes(lambda: plain.PLAIN[problem](data.weights, data.batches[0], bench.problem))
+    assert peak_bytes(bench.build(bench.problem, data).step) < most * plain_bytes

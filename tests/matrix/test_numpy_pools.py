@@ -33,7 +33,7 @@ for problem, options in (
     ("lu", {"n": 1300, "factor": "fp32", "precision": "fp64"}),
 ):
     bench = open_bench(problem, "numpy", "cpu", **options)
-    step = bench.build(bench.params, bench.data(bench.params, 2)).step
+    step = bench.build(bench.problem, bench.data(bench.problem, 2)).step
     step()
     time.sleep(0.3)  # until the threads of both have ceased to spin
     before = {name: busy_ns(pool) for name, pool in pools.items()}

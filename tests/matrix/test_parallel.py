@@ -18,21 +18,21 @@ from benchmarker import Case, Data, UserError
 from benchmarker.hooks import registry
 from benchmarker.worker.correctness import check
 from benchmarker_problems import parallel
-from benchmarker_problems.gpt2 import Gpt2Params, recomputed_flops, weight_shapes
+from benchmarker_problems.gpt2 import Gpt2
 from benchmarker_problems.layers import size_of
-from benchmarker_problems.llama import LlamaParams
+from benchmarker_problems.llama import Llama
 from benchmarker_problems.parallel import STRATEGIES
 
 SIZE = ("--n-layer=1", "--d-model=32", "--vocab-size=53", "--seq-len=8", "--batch-size=8")
 HEADS = {"gpt2": ("--n-head=4",), "llama": ("--n-head=8", "--n-kv-head=4", "--d-ff=40")}
-PARAMS = Gpt2Params(n_layer=2, d_model=32, n_head=4, vocab_size=64, seq_len=8, batch_size=4)
-LLAMA = LlamaParams(n_layer=2, d_model=32, n_head=4, n_kv_head=2, d_ff=48, vocab_size=64, seq_len=8, batch_size=4)
+PARAMS = Gpt2(n_layer=2, d_model=32, n_head=4, vocab_size=64, seq_len=8, batch_size=4)
+LLAMA = Llama(n_layer=2, d_model=32, n_head=4, n_kv_head=2, d_ff=48, vocab_size=64, seq_len=8, batch_size=4)
 """Everything that is divided is a multiple of the number of devices."""
 BYTES = 4
 """Of an element of fp32."""
-PROBLEMS = {name: registry.load([f"problem.{name}"]).hook.make_problem() for name in ("gpt2", "llama")}
+PROBLEMS = {name: registry.load([f"problem.{name}"]).hook.define_problem() for name in ("gpt2", "llama")}
 PROBLEM = PROBLEMS["gpt2"]
-NAMES = {Gpt2Params: "gpt2", LlamaParams: "llama"}
+NAMES = {Gpt2: "gpt2", Llama: "llama"}
 
 
 def trained(cli, framework, devices, way, precision, problem="gpt2"):
@@ -93,7 +93,7 @@ def checks(framework, name, devices, cases):
     """The check of each case, a problem with a strategy and a precision, by one rank."""
     found = []
     for problem, way, precision in cases:
-        params = PROBLEMS[problem].on(devices, way).small({"gpt2": PARAMS, "llama": LLAMA}[problem])
+        params = ({"gpt2": PARAMS, "llama": LLAMA}[problem]).on(devices, way).small()
         workload, made = built(framework, name, params, way, devices, precision)
         found.append(check(workload, *made))
     return found
@@ -122,11 +122,11 @@ def test_losses_are_right_in_other_precisions(framework):
 
 def test_the_check_has_a_sample_and_a_head_for_every_device():
     """With equal parts of one sample each, a rank that trains on another's part would not be seen."""
-    small = {way: PROBLEM.on(3, way).small(Gpt2Params()) for way in STRATEGIES}
+    small = {way: Gpt2().on(3, way).small() for way in STRATEGIES}
     assert [(each.batch_size, each.n_head) for each in small.values()] == [(12, 3), (12, 3), (4, 3)]
-    assert PROBLEM.small(Gpt2Params()).batch_size == 4
-    for way, each in small.items():
-        PROBLEM.on(3, way).refuse(each, "training")
+    assert Gpt2().small().batch_size == 4
+    for each in small.values():
+        each.refuse("training")
 
 
 @pytest.mark.parametrize(
@@ -157,9 +157,9 @@ def test_the_check_has_a_sample_and_a_head_for_every_device():
 )
 def test_what_cannot_be_divided_is_refused(mode, way, params, message):
     with pytest.raises(UserError, match=f"^{re.escape(message)}"):
-        PROBLEM.on(2, way).refuse(Gpt2Params(**params), mode)
+        Gpt2(**params).on(2, way).refuse(mode)
     if "microbatches" not in params:
-        PROBLEM.refuse(Gpt2Params(**params), mode)
+        Gpt2(**params).refuse(mode)
 
 
 @pytest.mark.parametrize(
@@ -185,31 +185,30 @@ def test_exchanged_bytes_are_those_of_the_literature():
     With Ψ weights, data parallel training moves 2Ψ; with divided weights 3Ψ, but for those that are kept. Tensor
     parallel training sums b·s·h numbers twice forward and twice backward in each layer.
     """
-    small = Gpt2Params(batch_size=8, seq_len=1024)
+    small = Gpt2(batch_size=8, seq_len=1024)
     weights = 124_439_808
-    (dp,) = PROBLEM.collectives(small, "training", "fp32", "dp", 4)
+    (dp,) = small.on(4, "dp").collectives("training", "fp32")
     assert (dp.op, dp.count, dp.bytes) == ("all_reduce", 1, 4 * weights)
-    gather, scatter = PROBLEM.collectives(small, "training", "fp32", "fsdp", 4)
+    gather, scatter = small.on(4, "fsdp").collectives("training", "fp32")
     kept = 768 * (50257 + 1024 + 2)
     assert (gather.op, gather.count, gather.bytes) == ("all_gather", 25, 4 * (2 * weights - kept))
     assert (scatter.op, scatter.count, scatter.bytes) == ("reduce_scatter", 13, 4 * weights)
-    (tp,) = PROBLEM.collectives(small, "training", "mixed_bf16", "tp", 4)
+    (tp,) = small.on(4, "tp").collectives("training", "mixed_bf16")
     assert (tp.op, tp.count, tp.bytes) == ("all_reduce", 48, 48 * 8 * 1024 * 768 * 2)
-    assert PROBLEM.collectives(small, "training", "fp32", "none", 2) == ()
-    assert PROBLEMS["llama"].collectives(LLAMA, "inference", "fp32", "tp", 2) == ()
+    assert small.on(2, "none").collectives("training", "fp32") == ()
+    assert LLAMA.on(2, "tp").collectives("inference", "fp32") == ()
 
 
 def built(framework, name, params, way, devices, precision="fp32"):
     """The workload, and what else its check takes."""
     what = NAMES[type(params)]
-    problem = PROBLEMS[what].on(devices, way)
+    params = params.on(devices, way)
     fields = {"problem": what, "framework": name, "device": "cpu", "precision": precision, "mode": "training"}
     case = Case(**fields, params={}, devices=devices, parallel=way)
-    data = problem.data(params, precision, np.random.default_rng(0), 3)
+    data = params.data(precision, np.random.default_rng(0), 3)
     hooks = registry.load([f"workload.{what}.{name}"]).hook
-    return hooks.build_workload(framework=framework, problem=problem, case=case, params=params, data=data), (
+    return hooks.build_workload(framework=framework, problem=params, case=case, data=data), (
         data,
-        problem,
         params,
         case,
     )
@@ -224,7 +223,7 @@ def sums(calls):
 
 
 def expected(params, way, devices, precision="fp32"):
-    collectives = PROBLEMS[NAMES[type(params)]].collectives(params, "training", precision, way, devices)
+    collectives = params.on(devices, way).collectives("training", precision)
     return {each.op: (each.count, each.bytes) for each in collectives}
 
 
@@ -279,7 +278,7 @@ def torch_step(framework, params, way, devices, precision="fp32"):
 
 def divided_bytes(params, way, devices):
     """The bytes of the weights that each device has, by their shapes."""
-    shapes = weight_shapes(params) if isinstance(params, Gpt2Params) else PROBLEMS["llama"].weight_shapes(params)
+    shapes = params.weight_shapes()
     whole = size_of(shapes) * BYTES
     if way == "dp":
         return whole
@@ -314,8 +313,8 @@ def test_pytorch_calls_and_holds_what_the_formula_says(devices):
             assert sums(calls) == expected(params, way, devices)
             assert weights == divided_bytes(params, way, devices)
             assert moments == 2 * weights
-            if isinstance(params, Gpt2Params):
-                assert flops * devices == recomputed_flops(params, scores=False)
+            if isinstance(params, Gpt2):
+                assert flops * devices == params.recomputed_flops(scores=False)
 
 
 @pytest.mark.slow
@@ -386,7 +385,7 @@ COUNTER = 4
 def test_jax_exchanges_and_holds_what_the_formula_says_if_data_parallel():
     """XLA combines all sums. It has two of the tied embedding's gradients, and one of the positions that are used."""
     ((_, calls, held),) = on_devices("jax", 2, "fp32", jax_step, PARAMS, "dp", 2)
-    (of_dp,) = PROBLEM.collectives(PARAMS, "training", "fp32", "dp", 2)
+    (of_dp,) = PARAMS.on(2, "dp").collectives("training", "fp32")
     embedding, unused = PARAMS.vocab_size * PARAMS.d_model, (PARAMS.positions - PARAMS.seq_len) * PARAMS.d_model
     assert sums(calls) == {"all_reduce": (1, of_dp.bytes + (embedding - unused) * BYTES + LOSS)}
     assert held == [3 * divided_bytes(PARAMS, "dp", 2) + COUNTER] * 2
@@ -397,7 +396,7 @@ def test_jax_exchanges_and_holds_what_the_formula_says_if_data_parallel():
 def test_jax_exchanges_and_holds_what_the_formula_says_if_fully_sharded(devices):
     """Each weight is exchanged for itself. On a CPU, XLA merges the second gathering of a block with the first."""
     ((asked, calls, held),) = on_devices("jax", devices, "fp32", jax_step, PARAMS, "fsdp", devices)
-    shapes = weight_shapes(PARAMS)
+    shapes = PARAMS.weight_shapes()
     again = [name for name in shapes if name.startswith("h.") and not name.endswith(".bias")]
     assert asked == {"all_gather": len(shapes) + len(again), "reduce_scatter": len(shapes), "all_reduce": 1}
     whole = size_of(shapes) * BYTES
@@ -425,7 +424,7 @@ def wrongly_divided(framework, name, params, devices):
     what = NAMES[type(params)]
     module = {"gpt2": "gpt2", "llama": "decoder"}[what]
     import_module(f"benchmarker_problems.{module}.{name}").by_device = lambda data, *_: data
-    workload, made = built(framework, name, PROBLEMS[what].on(devices, "tp").small(params), "tp", devices)
+    workload, made = built(framework, name, params.on(devices, "tp").small(), "tp", devices)
     return check(workload, *made)
 
 
@@ -452,10 +451,10 @@ def test_equal_parts_of_a_fused_layer_have_a_share_of_every_result():
 
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
 def test_weak_scaling_gives_each_device_the_batch_of_one(name):
-    problem = registry.load([f"problem.{name}"]).hook.make_problem()
-    params = problem.params(batch_size=3, n_layer=2)
-    grown = problem.on(4, "dp").grown(params, 4)
+    problem = registry.load([f"problem.{name}"]).hook.define_problem()
+    params = problem(batch_size=3, n_layer=2)
+    grown = params.on(4, "dp").grown()
     assert (grown.batch_size, grown.n_layer) == (12, 2)
-    costs = [problem.cost(each, "training", "fp32") for each in (params, grown)]
+    costs = [each.cost("training", "fp32") for each in (params, grown)]
     assert costs[1].samples == 4 * costs[0].samples
     assert costs[1].flops == 4 * costs[0].flops

@@ -40,7 +40,7 @@ WAYS = {
     "vit": ("impl", ("matmul", "einsum", "fused")),
 }
 """The parameter on which the parts of a problem depend, and its values."""
-PROBLEMS = {name: registry.load([f"problem.{name}"]).hook.make_problem() for name in MODES_OF}
+PROBLEMS = {name: registry.load([f"problem.{name}"]).hook.define_problem() for name in MODES_OF}
 CASES = [
     (name, mode, params)
     for name, modes in MODES_OF.items()
@@ -52,10 +52,10 @@ CASES = [
 @pytest.mark.parametrize(("name", "mode", "params"), CASES)
 def test_the_parts_are_the_scopes_and_their_flops_add_up(name, mode, params):
     problem = PROBLEMS[name]
-    made = problem.params(**params)
-    parts = problem.parts(made, mode, "fp32")
-    assert parts.keys() == problem.scopes(made, mode).keys()
-    assert sum(work.flops for work in parts.values()) == problem.cost(made, mode, "fp32").flops
+    made = problem(**params)
+    parts = made.parts(mode, "fp32")
+    assert parts.keys() == made.scopes(mode).keys()
+    assert sum(work.flops for work in parts.values()) == made.cost(mode, "fp32").flops
     assert all(work.bytes > 0 for work in parts.values())
 
 
@@ -63,17 +63,17 @@ def test_the_parts_are_the_scopes_and_their_flops_add_up(name, mode, params):
 @pytest.mark.parametrize("mode", MODES[:2])
 def test_what_moves_between_parts_counts_beside_what_must_move(name, mode):
     problem = PROBLEMS[name]
-    made = problem.params(batch_size=8)
-    moved = sum(work.bytes for work in problem.parts(made, mode, "fp32").values())
-    assert moved > problem.cost(made, mode, "fp32").bytes
-    assert sum(work.bytes for work in problem.parts(made, mode, "bf16").values()) == moved / 2
+    made = problem(batch_size=8)
+    moved = sum(work.bytes for work in made.parts(mode, "fp32").values())
+    assert moved > made.cost(mode, "fp32").bytes
+    assert sum(work.bytes for work in made.parts(mode, "bf16").values()) == moved / 2
 
 
 def test_parts_of_a_small_model_by_hand():
     """B·T = 6 tokens of width 4 in one block, 2 heads, 8 within the MLP, 10 words; fp32."""
     problem = PROBLEMS["gpt2"]
-    made = problem.params(n_layer=1, d_model=4, n_head=2, d_ff=8, vocab_size=10, seq_len=3, batch_size=2)
-    parts = problem.parts(made, "inference", "fp32")
+    made = problem(n_layer=1, d_model=4, n_head=2, d_ff=8, vocab_size=10, seq_len=3, batch_size=2)
+    parts = made.parts("inference", "fp32")
     assert (parts["attn_qkv"].flops, parts["attn_qkv"].bytes) == (2 * 6 * 4 * 12, 4 * (6 * 4 + 4 * 12 + 6 * 12))
     assert (parts["attn_q_k"].flops, parts["attn_q_k"].bytes) == (2 * 2 * 2 * 9 * 2, 4 * (2 * 6 * 4 + 2 * 2 * 9))
     assert (parts["attn_softmax"].flops, parts["attn_softmax"].bytes) == (0, 4 * 2 * (2 * 2 * 9))
@@ -81,9 +81,9 @@ def test_parts_of_a_small_model_by_hand():
     assert parts["mlp_proj"].bytes == 4 * (6 * 8 + 8 * 4 + 6 * 4 + 6 * 4)
     assert (parts["lm_head"].flops, parts["lm_head"].bytes) == (2 * 6 * 4 * 10, 4 * (6 * 4 + 40 + 6 * 10))
     assert parts["embed"].bytes == 4 * ((6 + 3) * 4 + 6 * 4)
-    training = problem.parts(made, "training", "fp32")
+    training = made.parts("training", "fp32")
     # Backward: dX = dY·Wᵀ and dW = Xᵀ·dY read X, W and dY, and write dX and dW.
     assert training["attn_qkv"].bytes == 4 * ((24 + 48 + 72) + (24 + 48 + 72) + (24 + 48))
     assert training["optimizer"].flops == 0
-    twice = problem.params(n_layer=2, d_model=4, n_head=2, d_ff=8, vocab_size=10, seq_len=3, batch_size=2)
-    assert problem.parts(twice, "inference", "fp32")["mlp_fc"].flops == 2 * parts["mlp_fc"].flops
+    twice = problem(n_layer=2, d_model=4, n_head=2, d_ff=8, vocab_size=10, seq_len=3, batch_size=2)
+    assert twice.parts("inference", "fp32")["mlp_fc"].flops == 2 * parts["mlp_fc"].flops

@@ -5,7 +5,7 @@ import pytest
 from benchmarker.hooks import registry
 
 PROBLEMS = {
-    name: registry.load([address]).hook.make_problem()
+    name: registry.load([address]).hook.define_problem()
     for address in registry.registered("problem")
     for name in [address.partition(".")[2]]
 }
@@ -17,10 +17,10 @@ PUBLISHED = [(name, each) for name, problem in PROBLEMS.items() for each in prob
 )
 def test_parameters_are_exactly_and_flops_nearly_those_published(name, published):
     problem = PROBLEMS[name]
-    params = problem.params(**published.options)
+    params = problem(**published.options)
     assert published.source
     assert published.parameters or published.flops
     if published.parameters is not None:
-        assert problem.parameter_count(params) == published.parameters
+        assert params.parameter_count() == published.parameters
     if published.flops is not None:
-        assert problem.cost(params, "inference", "fp32").flops == pytest.approx(published.flops, rel=0.01)
+        assert params.cost("inference", "fp32").flops == pytest.approx(published.flops, rel=0.01)

@@ -35,15 +35,14 @@ def normal(*shape: int, seed: int = 0) -> np.ndarray:
 def small(name, phase, weight_type, **options):
     """A decoder in a phase at the size of a check."""
     problem = problem_of(name)
-    return problem.small(problem.params(phase=phase, weight_type=weight_type, **options))
+    return problem(phase=phase, weight_type=weight_type, **options).small()
 
 
 def found(name, framework, params, precision):
     """The check of a decoder."""
-    problem = problem_of(name)
-    data = problem.data(params, precision, np.random.default_rng(0), 1)
+    data = params.data(precision, np.random.default_rng(0), 1)
     case = Case(problem=name, framework=framework, device="cpu", mode="inference", precision=precision, params={})
-    return check(WORKLOADS[framework](name, params, "inference", precision), data, problem, params, case)
+    return check(WORKLOADS[framework](name, params, "inference", precision), data, params, case)
 
 
 @pytest.mark.parametrize("experts", [(), (3,)])
@@ -74,7 +73,7 @@ def test_a_group_without_weights_stays_zero():
 @pytest.mark.parametrize("weight_type", INTEGERS)
 @pytest.mark.parametrize("name", DECODERS)
 def test_only_the_kernels_of_linear_layers_are_quantised(name, weight_type):
-    data = problem_of(name).data(small(name, "decode", weight_type), "fp32", np.random.default_rng(0), 1)
+    data = small(name, "decode", weight_type).data("fp32", np.random.default_rng(0), 1)
     of_block = {
         "gpt2": {"attn_qkv", "attn_proj", "mlp_fc", "mlp_proj"},
         "llama": {"attn_qkv", "attn_proj", "mlp_fc", "mlp_proj", "lm_head"},
@@ -83,7 +82,7 @@ def test_only_the_kernels_of_linear_layers_are_quantised(name, weight_type):
     integers = {key.split(".")[-2] for key, weight in data.weights.items() if weight.dtype == np.int8}
     assert integers == of_block
     assert all(is_quantized(key) for key, weight in data.weights.items() if weight.dtype == np.int8)
-    full = problem_of(name).data(small(name, "decode", "full"), "fp32", np.random.default_rng(0), 1)
+    full = small(name, "decode", "full").data("fp32", np.random.default_rng(0), 1)
     assert dequantized(data.weights).keys() == full.weights.keys()
 
 
@@ -165,23 +164,22 @@ def test_all_that_is_listed_is_right(request, name, framework, precision, weight
 def test_greedy_tokens_are_those_of_the_reference(framework, weight_type, name):
     """So they are equal in JAX and PyTorch; those of full weights are others, so that the integers are used."""
     pytest.importorskip(framework)
-    problem = problem_of(name)
     params = dataclasses.replace(small(name, "generate", weight_type), decoding="greedy", new_tokens=7)
     workload = WORKLOADS[framework](name, params, "inference")
     tokens = workload.outputs(workload.step())["tokens"]
-    data = problem.data(params, "fp32", np.random.default_rng(0), 1)
-    (expected,) = problem.reference(params, data, "inference")
+    data = params.data("fp32", np.random.default_rng(0), 1)
+    (expected,) = params.reference(data, "inference")
     assert (tokens == expected["tokens"]).all()
 
 
 @pytest.mark.parametrize("weight_type", INTEGERS)
 def test_the_check_tells_quantised_weights_from_full_ones(weight_type):
     pytest.importorskip("torch")
-    problem, params = problem_of("llama"), small("llama", "decode", weight_type)
+    params = small("llama", "decode", weight_type)
     rng = partial(np.random.default_rng, 0)
-    full = problem.data(dataclasses.replace(params, weight_type="full"), "fp32", rng(), 1)
-    integers = problem.data(params, "fp32", rng(), 1)
-    exact, rounded = (next(problem.reference(params, data, "inference"))["logits"] for data in (full, integers))
+    full = dataclasses.replace(params, weight_type="full").data("fp32", rng(), 1)
+    integers = params.data("fp32", rng(), 1)
+    exact, rounded = (next(params.reference(data, "inference"))["logits"] for data in (full, integers))
     assert relative_error(rounded, exact) > 10 * PRECISIONS["fp32"].bound
 
 
@@ -190,14 +188,14 @@ def test_bytes_of_a_token_by_hand():
     problem = problem_of("llama")
     size = {"size": "llama-3.1-8b", "phase": "decode", "depth": 1023, "new_tokens": 1}
     moved = {
-        weight_type: problem.cost(problem.params(weight_type=weight_type, **size), "inference", "bf16").bytes
+        weight_type: problem(weight_type=weight_type, **size).cost("inference", "bf16").bytes
         for weight_type in ("full", *INTEGERS)
     }
     products = 32 * (4096 * 6144 + 4096 * 4096 + 3 * 4096 * 14_336) + 4096 * 128_256
     outputs = 32 * (6144 + 4096 + 2 * 14_336 + 4096) + 128_256
     assert moved["full"] - moved["int8"] == 2 * products - products - 2 * outputs
     assert moved["full"] - moved["int4"] == 2 * products - products // 2 - 2 * products // 32
-    whole = {each: problem.weight_bytes(problem.params(weight_type=each, **size), "bf16") for each in moved}
+    whole = {each: problem(weight_type=each, **size).weight_bytes("bf16") for each in moved}
     assert whole["full"] == 2 * 8_030_261_248
     assert whole["full"] - whole["int8"] == moved["full"] - moved["int8"]
 
@@ -207,11 +205,11 @@ def test_bytes_of_a_token_by_hand():
 @pytest.mark.parametrize("name", DECODERS)
 def test_the_work_is_that_of_full_weights_with_fewer_bytes(name, phase, weight_type):
     problem = problem_of(name)
-    params = problem.params(phase=phase, weight_type=weight_type)
+    params = problem(phase=phase, weight_type=weight_type)
     full = dataclasses.replace(params, weight_type="full")
-    cost, of_full = (problem.cost(each, "inference", "bf16") for each in (params, full))
+    cost, of_full = (each.cost("inference", "bf16") for each in (params, full))
     assert cost.flops == of_full.flops
-    parts, parts_of_full = (problem.parts(each, "inference", "bf16") for each in (params, full))
+    parts, parts_of_full = (each.parts("inference", "bf16") for each in (params, full))
     saved = {scope: work.weight_bytes - parts[scope].weight_bytes for scope, work in parts_of_full.items()}
     layers = {"attn_qkv", "attn_proj", "mlp_fc", "mlp_proj", "moe_fc", "moe_proj"} & saved.keys()
     assert {scope for scope, count in saved.items() if count} == layers | ({"lm_head"} if name != "gpt2" else set())
@@ -222,20 +220,20 @@ def test_the_work_is_that_of_full_weights_with_fewer_bytes(name, phase, weight_t
 @pytest.mark.parametrize("weight_type", ["full", *INTEGERS])
 @pytest.mark.parametrize("name", DECODERS)
 def test_the_bytes_of_weights_are_those_of_the_arrays(name, weight_type):
-    problem, params = problem_of(name), small(name, "decode", weight_type)
-    weights = problem.data(params, "fp32", np.random.default_rng(0), 1).weights
+    params = small(name, "decode", weight_type)
+    weights = params.data("fp32", np.random.default_rng(0), 1).weights
     halves = {"int4": 2}.get(weight_type, 1)
     stored = sum(each.nbytes // (halves if each.dtype == np.int8 else 1) for each in weights.values())
-    assert problem.weight_bytes(params, "fp32") == stored
+    assert params.weight_bytes("fp32") == stored
 
 
 def test_types_and_title_state_the_type_of_the_weights():
     problem = problem_of("gpt2")
-    params = problem.params(phase="decode", weight_type="int4")
-    types = problem.types(params, "bf16")
+    params = problem(phase="decode", weight_type="int4")
+    types = params.types("bf16")
     assert (types.parameter, types.compute, types.accumulate) == ("int4", "bf16", "fp32")
-    assert problem.title(params, "inference") == "GPT-2 small decode, B=1 at 128+32 int4 weights"
-    assert problem.types(problem.params(phase="decode"), "bf16") == PRECISIONS["bf16"]
+    assert params.title("inference") == "GPT-2 small decode, B=1 at 128+32 int4 weights"
+    assert problem(phase="decode").types("bf16") == PRECISIONS["bf16"]
 
 
 @pytest.mark.parametrize("weight_type", INTEGERS)
@@ -245,7 +243,7 @@ def test_quantised_weights_need_a_phase_and_whole_groups(name, weight_type):
     with pytest.raises(UserError, match=f"weight_type={weight_type} needs a phase"):
         parameters.resolve(problem, {"weight_type": weight_type}, "cpu")
     with pytest.raises(ValueError, match="needs products of a multiple of 32 inputs, not d_ff=40"):
-        problem.params(phase="decode", weight_type=weight_type, d_ff=40)
+        problem(phase="decode", weight_type=weight_type, d_ff=40)
 
 
 def test_weights_that_are_not_quantised_are_not_touched():

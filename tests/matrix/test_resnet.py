@@ -10,13 +10,13 @@ from benchmarker import MODES, Data, UserError
 from benchmarker.hooks import parameters
 
 problem = problem_of("resnet")
-EVERY_SCOPE = set(problem.scopes(problem.params(), "training"))
+EVERY_SCOPE = set(problem().scopes("training"))
 SIZES = ("18", "50")
 
 
 def test_layers_of_a_bottleneck_network():
     """He et al., 2015, table 1, with the stride in the 3×3 convolution."""
-    given = problem.params()
+    given = problem()
     assert len(given.convs) == 1 + 3 * 16 + 4
     first = given.residual[3]
     assert [(each.kernel_size, each.stride, each.inputs, each.outputs, each.out_size) for each in first.convs] == [
@@ -26,41 +26,39 @@ def test_layers_of_a_bottleneck_network():
     ]
     assert (first.shortcut.stride, first.shortcut.inputs, first.shortcut.outputs) == (2, 256, 512)
     assert given.residual[4].shortcut is None
-    assert problem.scopes(given, "training") == {
+    assert given.scopes("training") == {
         **dict.fromkeys(("stem_conv", "stem_norm", "stem_pool"), 1),
         **{f"{kind}{number}": 16 for number in (1, 2, 3) for kind in ("conv", "norm")},
         **dict.fromkeys(("shortcut_conv", "shortcut_norm"), 4),
         **dict.fromkeys(("pool", "fc", "loss", "optimizer"), 1),
     }
-    basic = problem.params(size="18")
+    basic = problem(size="18")
     assert [len(each.convs) for each in basic.residual] == [2] * 8
     assert [bool(each.shortcut) for each in basic.residual] == [False, False, True, False, True, False, True, False]
 
 
 def test_cost_by_hand():
     """One basic block of two channels on images of 8×8, which are 4×4 after the stem and 2×2 after its maximum."""
-    given = problem.params(size="18", stages=1, stage_blocks=1, width=2, image_size=8, classes=5, batch_size=3)
+    given = problem(size="18", stages=1, stage_blocks=1, width=2, image_size=8, classes=5, batch_size=3)
     stem, conv, fc = 3 * 16 * 49 * 3 * 2, 3 * 4 * 9 * 2 * 2, 3 * 2 * 5
-    forward = problem.cost(given, "inference", "fp32")
+    forward = given.cost("inference", "fp32")
     assert (forward.flops, forward.samples, forward.tokens) == (2 * (stem + 2 * conv + fc), 3, None)
     # The images need no gradient.
-    assert problem.cost(given, "training", "fp32").flops == 2 * (2 * stem + 3 * (2 * conv + fc))
+    assert given.cost("training", "fp32").flops == 2 * (2 * stem + 3 * (2 * conv + fc))
     trained = 49 * 3 * 2 + 2 * 9 * 2 * 2 + 3 * 2 * 2 + 2 * 5 + 5
-    assert problem.parameter_count(given) == trained
+    assert given.parameter_count() == trained
     assert forward.bytes == 4 * (trained + 3 * 2 * 2 + 3 * 64 * 3 + 3 * 5)
-    parts = problem.parts(given, "inference", "fp32")
+    parts = given.parts("inference", "fp32")
     assert parts["conv1"].bytes == 4 * (3 * 4 * 2 + 9 * 2 * 2 + 3 * 4 * 2)
     assert parts["norm1"].bytes == 4 * (3 * 4 * 2 + 2 * 2 + 3 * 4 * 2)
     assert parts["norm2"].bytes - parts["norm1"].bytes == 4 * 3 * 4 * 2  # the shortcut is read too
 
 
 def test_titles_name_what_is_not_published():
-    assert problem.title(problem.params(), "training") == "ResNet-50 training, B=4 224×224"
-    own = problem.params(
-        size="18", stages=2, stage_blocks=1, width=8, classes=10, image_size=32, layout="channels_first"
-    )
+    assert problem().title("training") == "ResNet-50 training, B=4 224×224"
+    own = problem(size="18", stages=2, stage_blocks=1, width=8, classes=10, image_size=32, layout="channels_first")
     expected = "ResNet-18 stages=2 blocks=1 width=8 V=10 fwd+bwd, B=4 32×32 channels_first"
-    assert problem.title(own, "forward_backward") == expected
+    assert own.title("forward_backward") == expected
 
 
 @pytest.mark.parametrize(
@@ -73,12 +71,12 @@ def test_titles_name_what_is_not_published():
 )
 def test_sizes_that_do_not_fit_are_refused(options, message):
     with pytest.raises(UserError, match=message):
-        parameters.convert(problem.params, options)
+        parameters.convert(problem, options)
 
 
 def test_images_have_the_pattern_of_their_class():
-    given = problem.params(classes=3, batch_size=30, image_size=21)
-    first, second = problem.data(given, "fp32", np.random.default_rng(0), 2).batches
+    given = problem(classes=3, batch_size=30, image_size=21)
+    first, second = given.data("fp32", np.random.default_rng(0), 2).batches
     assert first["images"].shape == (30, 21, 21, 3)
     assert set(first["labels"]) == {0, 1, 2}
     assert not np.array_equal(first["images"], second["images"])
@@ -96,8 +94,8 @@ def test_gradients_of_the_reference_are_those_of_jax(x64, size):
     from benchmarker_problems.resnet.jax import functions
     from benchmarker_problems.resnet.reference import forward
 
-    small = problem.small(problem.params(size=size))
-    data = problem.data(small, "fp64", np.random.default_rng(0), 1)
+    small = problem(size=size).small()
+    data = small.data("fp64", np.random.default_rng(0), 1)
     batch = data.batches[0]
     logits, pullback = forward(data.weights, batch["images"], small, train=True)
     expected_loss, d_logits = cross_entropy(logits, batch["labels"])
@@ -114,8 +112,8 @@ def test_gradients_of_the_reference_are_those_of_jax(x64, size):
     assert gradients.keys() == expected.keys()
     for name, exact in expected.items():
         assert np.linalg.norm(gradients[name] - exact) < 1e-12 * np.linalg.norm(exact), name
-    (outputs,) = problem.reference(small, data, "forward_backward")
-    assert outputs["gradients"].size == problem.parameter_count(small)
+    (outputs,) = small.reference(data, "forward_backward")
+    assert outputs["gradients"].size == small.parameter_count()
 
 
 def test_running_statistics_after_training_steps():
@@ -128,8 +126,8 @@ def test_running_statistics_after_training_steps():
     from benchmarker_problems.resnet.torch import ResnetModel
     from benchmarker_problems.steps.jax import initial_state, sgd, training
 
-    small = replace(problem.small(problem.params(size="18")), stages=1, stage_blocks=1)
-    data = problem.data(small, "fp32", np.random.default_rng(0), 1)
+    small = replace(problem(size="18").small(), stages=1, stage_blocks=1)
+    data = small.data("fp32", np.random.default_rng(0), 1)
     held = []
     before = ResnetModel.__init__
     with pytest.MonkeyPatch.context() as patch:
@@ -167,23 +165,21 @@ def test_running_statistics_after_training_steps():
 def test_flops_and_scopes_in_pytorch(size, mode):
     pytest.importorskip("torch")
 
-    small = problem.small(problem.params(size=size))
+    small = problem(size=size).small()
     workload = torch_workload("resnet", small, mode)
-    assert counted_flops(workload) == problem.cost(small, mode, "fp32").flops
+    assert counted_flops(workload) == small.cost(mode, "fp32").flops
     names = profiled_names(workload)
     found = {name: names[name] for name in EVERY_SCOPE if name in names}
-    assert found == problem.scopes(small, mode)
+    assert found == small.scopes(mode)
 
 
 def test_forward_and_backward_leave_the_running_statistics_alone_and_inference_uses_them():
     pytest.importorskip("torch")
-    small = problem.small(problem.params(size="18"))
-    data = problem.data(small, "fp64", np.random.default_rng(0), 1)
+    small = problem(size="18").small()
+    data = small.data("fp64", np.random.default_rng(0), 1)
     shifted = {name: value + 1 if name.endswith(".mean") else value for name, value in data.weights.items()}
     for mode, same in (("inference", False), ("forward_backward", True)):
-        (one,), (other,) = (
-            problem.reference(small, Data(weights, data.batches), mode) for weights in (data.weights, shifted)
-        )
+        (one,), (other,) = (small.reference(Data(weights, data.batches), mode) for weights in (data.weights, shifted))
         assert all(np.array_equal(one[name], other[name]) for name in one) == same
 
 
@@ -191,13 +187,13 @@ def test_forward_and_backward_leave_the_running_statistics_alone_and_inference_u
 @pytest.mark.parametrize("size", SIZES)
 def test_flops_and_scopes_in_xla(size, mode):
     jax = pytest.importorskip("jax")
-    from benchmarker_problems.resnet import COLOURS, weight_shapes
+    from benchmarker_problems.resnet import COLOURS
     from benchmarker_problems.resnet.jax import functions
     from benchmarker_problems.steps.jax import forward_backward
 
     # XLA does not count products with padding, and counts elementwise work: both are small in a wide network.
-    given = problem.params(size=size, stages=2, stage_blocks=1, width=256, image_size=224, batch_size=2)
-    weights = {name: jax.ShapeDtypeStruct(shape, "float32") for name, shape in weight_shapes(given).items()}
+    given = problem(size=size, stages=2, stage_blocks=1, width=256, image_size=224, batch_size=2)
+    weights = {name: jax.ShapeDtypeStruct(shape, "float32") for name, shape in given.weight_shapes().items()}
     images = jax.ShapeDtypeStruct((2, given.image_size, given.image_size, COLOURS), "float32")
     logits_of, loss_of = functions(given, "float32")
     if mode == "inference":
@@ -206,6 +202,6 @@ def test_flops_and_scopes_in_xla(size, mode):
         labels = jax.ShapeDtypeStruct((2,), "int32")
         step = jax.jit(partial(forward_backward, loss_of, 1.0, 1.0, 1))
         lowered = step.lower(weights, images=images, labels=labels)
-    assert lowered.cost_analysis()["flops"] == pytest.approx(problem.cost(given, mode, "fp32").flops, rel=0.04)
+    assert lowered.cost_analysis()["flops"] == pytest.approx(given.cost(mode, "fp32").flops, rel=0.04)
     found = set(re.findall(r"\w+", lowered.as_text(debug_info=True))) & EVERY_SCOPE
-    assert found == set(problem.scopes(given, mode))
+    assert found == set(given.scopes(mode))

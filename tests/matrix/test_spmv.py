@@ -6,8 +6,8 @@ from benchmarker.hooks import registry
 from benchmarker.worker.bench import open_bench
 from benchmarker_problems.spmv import apply_operator, csr_matrix, ell_matrix, entries
 
-problem = registry.load(["problem.spmv"]).hook.make_problem()
-SIZE = problem.params(nx=4, ny=3, nz=2)
+problem = registry.load(["problem.spmv"]).hook.define_problem()
+SIZE = problem(nx=4, ny=3, nz=2)
 
 
 def operator(nx, ny, nz):
@@ -19,9 +19,9 @@ def operator(nx, ny, nz):
 
 def test_cost_by_hand():
     """24 rows with 10·7·4 = 280 entries; each has a value and an index of 4 bytes."""
-    cost = problem.cost(SIZE, "inference", "fp64")
+    cost = SIZE.cost("inference", "fp64")
     assert (cost.flops, cost.bytes, cost.samples, cost.tokens) == (560, 280 * (8 + 4) + 2 * 24 * 8, 1, None)
-    assert problem.cost(SIZE, "inference", "fp32").bytes == 280 * (4 + 4) + 2 * 24 * 4
+    assert SIZE.cost("inference", "fp32").bytes == 280 * (4 + 4) + 2 * 24 * 4
 
 
 @pytest.mark.parametrize("grid", [(4, 3, 2), (2, 1, 3), (1, 1, 1), (3, 5, 3)])
@@ -53,8 +53,8 @@ def test_every_format_gives_the_product_of_scipy(framework, form):
     if (framework, form) == ("numpy", "ell"):
         pytest.skip("SciPy has no ELL")
     bench = open_bench("spmv", framework, "cpu", nx=9, ny=8, nz=7, format=form)
-    data = bench.data(bench.params, 2)
-    workload = bench.build(bench.params, data)
+    data = bench.data(bench.problem, 2)
+    workload = bench.build(bench.problem, data)
     for batch in data.batches:
         exact = operator(9, 8, 7) @ batch["x"].astype(np.float64)
         np.testing.assert_allclose(workload.outputs(workload.step())["y"], exact, rtol=0, atol=1e-4)

@@ -5,19 +5,19 @@ from scipy import ndimage
 from benchmarker.hooks import registry
 from benchmarker.worker.bench import open_bench
 
-problem = registry.load(["problem.stencil"]).hook.make_problem()
-SIZE = problem.params(nx=7, ny=6, nz=5)
+problem = registry.load(["problem.stencil"]).hook.define_problem()
+SIZE = problem(nx=7, ny=6, nz=5)
 
 
 def test_cost_by_hand():
     """7·6·5 points are read, 5·4·3 are written, with 8 operations for each of these."""
-    cost = problem.cost(SIZE, "inference", "fp32")
+    cost = SIZE.cost("inference", "fp32")
     assert (cost.flops, cost.bytes, cost.samples, cost.tokens) == (8 * 60, 4 * (210 + 60), 1, None)
-    assert problem.cost(SIZE, "inference", "fp64").bytes == 8 * (210 + 60)
+    assert SIZE.cost("inference", "fp64").bytes == 8 * (210 + 60)
 
 
 def test_batches_share_the_boundary_only():
-    first, second = (batch["u"] for batch in problem.data(SIZE, "fp32", np.random.default_rng(0), 2).batches)
+    first, second = (batch["u"] for batch in SIZE.data("fp32", np.random.default_rng(0), 2).batches)
     assert first.dtype == np.float32
     same = first == second
     assert not same[1:-1, 1:-1, 1:-1].any()
@@ -29,8 +29,8 @@ def test_batches_share_the_boundary_only():
 def test_the_reference_is_the_convolution_of_scipy():
     cross = ndimage.generate_binary_structure(3, 1) * 0.1
     cross[1, 1, 1] = 0.4
-    data = problem.data(SIZE, "fp64", np.random.default_rng(0), 2)
-    for batch, expected in zip(data.batches, problem.reference(SIZE, data, "inference"), strict=True):
+    data = SIZE.data("fp64", np.random.default_rng(0), 2)
+    for batch, expected in zip(data.batches, SIZE.reference(data, "inference"), strict=True):
         inner = (slice(1, -1),) * 3
         exact = batch["u"].copy()
         exact[inner] = ndimage.convolve(batch["u"], cross)[inner]
@@ -40,9 +40,9 @@ def test_the_reference_is_the_convolution_of_scipy():
 @pytest.mark.parametrize("framework", ["jax", "torch", "numpy"])
 def test_every_step_writes_into_the_same_memory_and_leaves_the_inputs(framework):
     bench = open_bench("stencil", framework, "cpu", nx=65, ny=64, nz=63)
-    data = bench.data(bench.params, 2)
-    workload = bench.build(bench.params, data)
-    expected = [each["v"] for each in problem.reference(bench.params, data, "inference")]
+    data = bench.data(bench.problem, 2)
+    workload = bench.build(bench.problem, data)
+    expected = [each["v"] for each in bench.problem.reference(data, "inference")]
     pointer = {"jax": "unsafe_buffer_pointer", "torch": "data_ptr"}.get(framework)
     places = set()
     for number in range(6):

@@ -3,18 +3,18 @@ import pytest
 
 from benchmarker.hooks import registry
 
-problem = registry.load(["problem.stream"]).hook.make_problem()
+problem = registry.load(["problem.stream"]).hook.define_problem()
 
 
 @pytest.mark.parametrize(("op", "flops", "arrays"), [("copy", 0, 2), ("triad", 2, 3)])
 @pytest.mark.parametrize(("precision", "item"), [("fp64", 8), ("fp32", 4), ("bf16", 2)])
 def test_cost_is_that_of_stream(op, flops, arrays, precision, item):
-    cost = problem.cost(problem.params(op=op, n=1000), "inference", precision)
+    cost = problem(op=op, n=1000).cost("inference", precision)
     assert (cost.flops, cost.bytes, cost.samples) == (flops * 1000, arrays * 1000 * item, 1)
 
 
 def test_batches_differ_and_are_windows_of_one_array():
-    data = problem.data(problem.params(n=100), "fp32", np.random.default_rng(0), 4)
+    data = problem(n=100).data("fp32", np.random.default_rng(0), 4)
     assert len(data.batches) == 4
     assert all(batch["b"].shape == (100,) and batch["b"].dtype == np.float32 for batch in data.batches)
     assert data.batches[0]["b"][1] == data.batches[1]["b"][0]
@@ -23,10 +23,10 @@ def test_batches_differ_and_are_windows_of_one_array():
 
 
 def test_reference_by_hand():
-    data = problem.data(problem.params(n=3), "fp64", np.random.default_rng(0), 1)
+    data = problem(n=3).data("fp64", np.random.default_rng(0), 1)
     b, c = data.batches[0]["b"], data.batches[0]["c"]
-    (triad,) = problem.reference(problem.params(n=3), data, "inference")
-    (copy,) = problem.reference(problem.params(op="copy", n=3), data, "inference")
+    (triad,) = problem(n=3).reference(data, "inference")
+    (copy,) = problem(op="copy", n=3).reference(data, "inference")
     assert triad["a"].tolist() == [x + 3 * y for x, y in zip(b, c, strict=True)]
     assert copy["a"].tolist() == b.tolist()
 
@@ -39,11 +39,11 @@ def test_every_step_writes_into_the_same_memory(framework):
     ).hook
     from benchmarker import Case
 
-    params = problem.params(op="copy", n=1 << 20)
+    params = problem(op="copy", n=1 << 20)
     case = Case(problem="stream", framework=framework, device="cpu", params={"op": "copy", "n": params.n})
     opened = hooks.make_framework(device="cpu", precision="fp32", threads=None, profiling="no", devices=1)
-    data = problem.data(params, "fp32", np.random.default_rng(0), 2)
-    step = hooks.build_workload(framework=opened, problem=problem, case=case, params=params, data=data).step
+    data = params.data("fp32", np.random.default_rng(0), 2)
+    step = hooks.build_workload(framework=opened, problem=params, case=case, data=data).step
     places = set()
     for _ in range(4):
         result = step()

@@ -85,8 +85,8 @@ def test_outputs_loss_and_gradients_are_those_of_torchvision(name, options, make
     import torch
 
     problem = problem_of(name)
-    params = problem.params(**options, image_size=64, batch_size=8 if name == "resnet" else 2)
-    data = problem.data(params, precision, np.random.default_rng(0), 1)
+    params = problem(**options, image_size=64, batch_size=8 if name == "resnet" else 2)
+    data = params.data(precision, np.random.default_rng(0), 1)
     weights = {
         each: torch.tensor(array).requires_grad_(backward and not is_statistic(each))
         for each, array in data.weights.items()
@@ -110,10 +110,10 @@ def test_outputs_loss_and_gradients_are_those_of_torchvision(name, options, make
         gradients = {f"d_{each}": weight.grad.numpy() for each, weight in weights.items() if not is_statistic(each)}
         found |= as_one_gradient(gradients) if name == "resnet" else gradients
     for mode in ("inference", "forward_backward"):
-        (outputs,) = problem.reference(params, data, mode)
+        (outputs,) = params.reference(data, mode)
         for each, expected in outputs.items():
             if backward or each in ("logits", "loss"):
-                assert apart(expected, found.pop(each)) < problem.bound(params, mode, precision), each
+                assert apart(expected, found.pop(each)) < params.bound(mode, precision), each
     assert not found
 
 
@@ -123,12 +123,12 @@ def test_parameters_and_flops_are_those_of_torchvision(name, size, model_name):
     import torch
 
     problem = problem_of(name)
-    params = problem.params(size=size)
+    params = problem(size=size)
     with torch.device("meta"):
         model = models.get_model(model_name)
     published = models.get_model_weights(model_name).IMAGENET1K_V1.meta
     counted = sum(weight.numel() for weight in model.parameters())
-    assert problem.parameter_count(params) == counted == published["num_params"]
+    assert params.parameter_count() == counted == published["num_params"]
     # `_ops` are 10⁹ multiply-adds of one image, rounded to three digits.
-    one_image = problem.cost(problem.params(size=size, batch_size=1), "inference", "fp32")
+    one_image = problem(size=size, batch_size=1).cost("inference", "fp32")
     assert one_image.flops == pytest.approx(2e9 * published["_ops"], rel=0.001)

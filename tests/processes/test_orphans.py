@@ -53,7 +53,7 @@ WORKLOAD = """
         return Support({"inference": ("fp32",)})
 
     @hookimpl
-    def build_workload(params, data):
+    def build_workload(data):
         def step():
             time.sleep(float(os.environ["STEP_S"]))
             return 1.0

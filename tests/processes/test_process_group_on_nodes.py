@@ -36,7 +36,7 @@ NAP_IN_JAX = """
         return Support({"inference": ("fp32",)}, parallel=("none",))
 
     @hookimpl
-    def build_workload(framework, params, data):
+    def build_workload(framework, problem, data):
         numbers = framework.divided(np.arange(4.0), PartitionSpec(AXIS))
         total = jax.jit(lambda x: x.sum())
         is_faulty = jax.process_index() == int(os.environ["TOY_RANK"])
@@ -45,18 +45,18 @@ NAP_IN_JAX = """
         def step():
             nonlocal taken
             taken += 1
-            if is_faulty and not small and taken > params.after:
-                if params.fault == "raise": raise ValueError("told to fail")
-                if params.fault == "exit":
+            if is_faulty and not small and taken > problem.after:
+                if problem.fault == "raise": raise ValueError("told to fail")
+                if problem.fault == "exit":
                     print("last words", file=sys.stderr, flush=True)
                     os._exit(3)
-                if params.fault == "kill": os.kill(os.getpid(), signal.SIGKILL)
-                if params.fault == "stop": os.kill(os.getpid(), signal.SIGSTOP)
-                if params.fault == "hang": time.sleep(600)
+                if problem.fault == "kill": os.kill(os.getpid(), signal.SIGKILL)
+                if problem.fault == "stop": os.kill(os.getpid(), signal.SIGSTOP)
+                if problem.fault == "hang": time.sleep(600)
             return total(numbers)
 
         def outputs(result):
-            error = float(result) - 6 + (params.fault == "wrong" and is_faulty)
+            error = float(result) - 6 + (problem.fault == "wrong" and is_faulty)
             return {f"x{number or ''}": data.batches[0]["x"] + number + error for number in framework.own}
 
         return Workload(step, outputs)

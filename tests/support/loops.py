@@ -60,7 +60,7 @@ def ratio(tool: Callable[[], float], bare: Callable[[], float], pairs: int, seed
 
 def compare(bench: Bench, bare: Callable[[], Any], data: Data, pairs: int) -> Ratio:
     """Compare the bench's workload on its data, timed as in a trial, with a bare step in a bare loop."""
-    workload = bench.build(bench.params, data)
+    workload = bench.build(bench.problem, data)
     stepper = Stepper(workload.step, bench.framework.synchronize)
     own_block = event_block if bench.case.framework == "torch" and bench.case.device != "cpu" else host_block
     for _ in range(3):
@@ -77,8 +77,8 @@ def compare(bench: Bench, bare: Callable[[], Any], data: Data, pairs: int) -> Ra
 def same(pairs: int, **case: Any) -> Ratio:
     """Compare the tool's loop over a workload's step with a bare loop over the same step."""
     bench = open_bench(**case)
-    data = bench.data(bench.params, BATCHES)
-    return compare(bench, bench.build(bench.params, data).step, data, pairs)
+    data = bench.data(bench.problem, BATCHES)
+    return compare(bench, bench.build(bench.problem, data).step, data, pairs)
 
 
 def transformers(pairs: int, **case: Any) -> Ratio:
@@ -86,7 +86,7 @@ def transformers(pairs: int, **case: Any) -> Ratio:
     from transformers_models import steps
 
     bench, make_step = steps(**case)
-    data = bench.data(bench.params, BATCHES)
+    data = bench.data(bench.problem, BATCHES)
     return compare(bench, make_step(data), data, pairs)
 
 
@@ -115,14 +115,14 @@ def event_block(step: Callable[[], Any], wait: Callable[[Any], None], steps: int
 def product(framework: str, device: str, precision: str, size: int, pairs: int) -> Ratio:
     """Compare a square product with the framework's own, which calls cuBLAS on an NVIDIA GPU."""
     bench = open_bench("gemm", framework, device, precision=precision, m=size, n=size, k=size)
-    data = bench.data(bench.params, BATCHES)
+    data = bench.data(bench.problem, BATCHES)
     return compare(bench, BARE_PRODUCT[framework](bench, data), data, pairs)
 
 
 def copy(framework: str, device: str, elements: int, pairs: int) -> Ratio:
     """Compare a copy of fp32 elements with the framework's own."""
     bench = open_bench("stream", framework, device, op="copy", n=elements)
-    data = bench.data(bench.params, BATCHES)
+    data = bench.data(bench.problem, BATCHES)
     return compare(bench, BARE_COPY[framework](bench, data), data, pairs)
 
 

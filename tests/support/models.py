@@ -19,13 +19,8 @@ from benchmarker_problems.steps import ADAMW
 
 
 def problem_of(name: str) -> Any:
-    """The problem of a name."""
-    return registry.load([f"problem.{name}"]).hook.make_problem()
-
-
-def function_of(name: str, function: str) -> Any:
-    """A function of a model: of its problem, or of its module."""
-    return getattr(problem_of(name), function, None) or getattr(import_module(f"benchmarker_problems.{name}"), function)
+    """The class of the problem of a name."""
+    return registry.load([f"problem.{name}"]).hook.define_problem()
 
 
 def torch_workload(name: str, size: Any, mode: Mode, precision: str = "fp32", **options: bool) -> Workload:
@@ -45,15 +40,13 @@ def jax_workload(name: str, size: Any, mode: Mode, precision: str = "fp32") -> W
 def _workload(
     name: str, framework: str, opened: Any, size: Any, mode: Mode, precision: str, **options: bool
 ) -> Workload:
-    problem = problem_of(name)
     made: Workload = registry.load([f"workload.{name}.{framework}"]).hook.build_workload(
         framework=opened,
-        problem=problem,
+        problem=size,
         case=Case(
             problem=name, framework=framework, device="cpu", mode=mode, precision=precision, params={}, **options
         ),
-        params=size,
-        data=problem.data(size, precision, np.random.default_rng(0), 1),
+        data=size.data(precision, np.random.default_rng(0), 1),
     )
     return made
 
@@ -115,7 +108,7 @@ def lowered(name: str, size: Any, mode: Mode) -> Any:
 
     from benchmarker_problems.steps.jax import adamw, forward_backward, initial_state, training
 
-    shapes = function_of(name, "weight_shapes")(size)
+    shapes = size.weight_shapes()
     weights = {key: jax.ShapeDtypeStruct(shape, "float32") for key, shape in shapes.items()}
     batch = {key: jax.ShapeDtypeStruct(*shape) for key, shape in batch_shapes(name, size).items()}
     output_of, loss_of = import_module(f"benchmarker_problems.{name}.jax").functions(size, "float32", "xla")

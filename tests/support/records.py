@@ -117,14 +117,13 @@ def make_record(
 def with_formulas(record: Record) -> Record:
     """The record with everything that follows from its case, by the formulas of its problem."""
     case = record.case
-    problem = registry.load([f"problem.{case.problem}"]).hook.make_problem()
-    params = parameters.convert(problem.params, case.params)
-    cost = CostPart(recomputed_flops=0, **dataclasses.asdict(problem.cost(params, case.mode, case.precision)))
+    problem = parameters.convert(registry.load([f"problem.{case.problem}"]).hook.define_problem(), case.params)
+    cost = CostPart(recomputed_flops=0, **dataclasses.asdict(problem.cost(case.mode, case.precision)))
     assert record.check
-    bound = bound_of_case(problem, params, case)(record.check.output)
+    bound = bound_of_case(problem, case)(record.check.output)
     assert bound is not None
     check = msgspec.structs.replace(record.check, bound=bound)
-    kind = problem.types(params, case.precision)
+    kind = problem.types(case.precision)
     types = Types(kind.parameter, kind.compute, kind.accumulate, kind.lowest, {})
     changed = msgspec.structs.replace(record, cost=cost, check=check, types=types, command=command_line(case))
     reasons = {path: record.reasons.get(path, reason(path, case)) for path in nulls(changed)}

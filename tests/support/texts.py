@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from benchmarker import Record
+from benchmarker.hooks import parameters
 from benchmarker.records.record import CostPart, TokenTimes
 from benchmarker.roofline.prediction import Prediction, predict
 from benchmarker.roofline.roofs import Roof
@@ -24,9 +24,8 @@ def make_text(
 ) -> Record:
     """A record of a phase of text generation by a small GPT-2: a request for each first token, or one of all gaps."""
     case = {name: options.pop(name) for name in ("framework", "problem") if name in options}
-    problem = problem_of("gpt2")
-    params = problem.params(**SMALL | options)
-    cost = problem.cost(params, "inference", "fp32")
+    params = problem_of("gpt2")(**SMALL | options)
+    cost = params.cost("inference", "fp32")
     requests = max(1, len(first_s)) if gap_s else 0
     record = make_record(
         step_s,
@@ -36,11 +35,10 @@ def make_text(
             [round(each * 1e9) for each in first_s], [[round(each * 1e9) for each in gap_s]] * requests
         ),
     )
-    own = msgspec.structs.replace(record.case, **{"problem": "gpt2", **case, "params": dataclasses.asdict(params)})
+    own = msgspec.structs.replace(record.case, **{"problem": "gpt2", **case, "params": parameters.values(params)})
     return msgspec.structs.replace(record, case=own)
 
 
 def prediction(record: Record, roof: Roof) -> Prediction:
     """What `predict` says of the step of such a record."""
-    problem = problem_of("gpt2")
-    return predict(problem, problem.params(**record.case.params), record.case.mode, record.case.precision, roof)
+    return predict(problem_of("gpt2")(**record.case.params), record.case.mode, record.case.precision, roof)

@@ -75,10 +75,12 @@ TOY = {
     "chat.py": """
         from dataclasses import dataclass, replace
         import numpy as np
-        from benchmarker import Cost, Data, Problem, hookimpl
+        from benchmarker import Cost, Data, Generates, hookimpl
 
         @dataclass(frozen=True)
-        class ChatParams:
+        class Chat(Generates):
+            summary = "text of which each token sleeps; it fails in the request after so many"
+            cost_formula = "flops = 1000"
             first_ms: float = 20.0
             gap_ms: float = 5.0
             new_tokens: int = 4
@@ -87,23 +89,22 @@ TOY = {
             positions: int = 8
             is_wrong: bool = False
 
-        class Chat(Problem):
-            summary = "text of which each token sleeps; it fails in the request after so many"
-            params = ChatParams
-            cost_formula = "flops = 1000"
-            def scopes(self, params, mode): return {}
-            def cost(self, params, mode, precision):
-                output = 2 * params.new_tokens
+            def scopes(self, mode): return {}
+            def cost(self, mode, precision):
+                output = 2 * self.new_tokens
                 return Cost(1000, 8, 2, output, input_tokens=20, output_tokens=output)
-            def data(self, params, precision, rng, batches): return Data({}, ({},))
-            def small(self, params): return replace(params, slots=2, positions=8, last_words=0)
-            def reference(self, params, data, mode): yield {"x": np.array(1.0)}
-            def engine_options(self, slots, positions): return dict(slots=slots, positions=positions, new_tokens=1)
-            def logits(self, params, data, tokens): return np.eye(10)[(tokens + 1) % 10]
+            def data(self, precision, rng, batches): return Data({}, ({},))
+            def small(self): return replace(self, slots=2, positions=8, last_words=0)
+            def reference(self, data, mode): yield {"x": np.array(1.0)}
+            def phases(self): return {"step": (1, self)}
+            def cache_bytes(self, precision): return 0
+            @classmethod
+            def engine_options(cls, slots, positions): return dict(slots=slots, positions=positions, new_tokens=1)
+            def logits(self, data, tokens): return np.eye(10)[(tokens + 1) % 10]
 
         @hookimpl
-        def make_problem():
-            return Chat()
+        def define_problem():
+            return Chat
     """,
     "chat_toy.py": """
         import os, time
@@ -115,37 +116,37 @@ TOY = {
             return Support({"inference": ("fp32",)})
 
         @hookimpl
-        def build_engine(params):
-            tokens = np.zeros(params.slots, int)
+        def build_engine(problem):
+            tokens = np.zeros(problem.slots, int)
             prompts = 0
 
             def fill(slot, prompt):
                 nonlocal prompts
                 prompts += 1
-                if params.last_words and prompts > params.last_words: os._exit(7)
-                time.sleep(params.first_ms / 1000)
-                tokens[slot] = (prompt[-1] + 1 + params.is_wrong) % 10
+                if problem.last_words and prompts > problem.last_words: os._exit(7)
+                time.sleep(problem.first_ms / 1000)
+                tokens[slot] = (prompt[-1] + 1 + problem.is_wrong) % 10
                 return int(tokens[slot])
 
             def decode():
-                time.sleep(params.gap_ms / 1000)
+                time.sleep(problem.gap_ms / 1000)
                 tokens[:] = (tokens + 1) % 10
                 return tokens.copy()
 
-            return Engine(fill, decode, params.slots, params.positions, 10)
+            return Engine(fill, decode, problem.slots, problem.positions, 10)
 
         @hookimpl
-        def build_workload(params):
+        def build_workload(problem):
             requests = 0
 
             def tokens():
                 nonlocal requests
-                if params.last_words and requests == params.last_words: raise ValueError("out of words")
+                if problem.last_words and requests == problem.last_words: raise ValueError("out of words")
                 requests += 1
-                time.sleep(params.first_ms / 1000)
+                time.sleep(problem.first_ms / 1000)
                 yield "first"
-                for _ in range(params.new_tokens - 1):
-                    time.sleep(params.gap_ms / 1000)
+                for _ in range(problem.new_tokens - 1):
+                    time.sleep(problem.gap_ms / 1000)
                     yield "next"
 
             def step():
@@ -159,10 +160,12 @@ TOY = {
         from typing import Annotated, Literal
         import numpy as np
         from msgspec import Meta
-        from benchmarker import Cost, Data, Problem, hookimpl
+        from benchmarker import Cost, Data, Divides, hookimpl
 
         @dataclass(frozen=True)
-        class NapParams:
+        class Nap(Divides):
+            summary = "a step that sleeps"
+            cost_formula = "flops = 1000"
             ms: Annotated[float, Meta(ge=0, description="milliseconds a step sleeps")] = 1.0
             fault: Literal[
                 "none", "raise", "memory", "exit", "kill", "term", "stop", "hang", "wrong", "nan", "shape", "bad",
@@ -170,26 +173,18 @@ TOY = {
             ] = "none"
             after: Annotated[int, Meta(ge=0, description="steps before the fault")] = 0
 
-        class Nap(Problem):
-            summary = "a step that sleeps"
-            params = NapParams
-            cost_formula = "flops = 1000"
-            devices = 1
-            def on(self, devices, parallel="none"):
-                self.devices = devices
-                return self
-            def scopes(self, params, mode): return {"nap": 1}
-            def cost(self, params, mode, precision): return Cost(1000, 8, 2)
-            def data(self, params, precision, rng, batches):
+            def scopes(self, mode): return {"nap": 1}
+            def cost(self, mode, precision): return Cost(1000, 8, 2)
+            def data(self, precision, rng, batches):
                 return Data({}, tuple({"x": rng.standard_normal(2)} for _ in range(batches)))
-            def small(self, params): return params
-            def reference(self, params, data, mode):
+            def small(self): return self
+            def reference(self, data, mode):
                 for batch in data.batches:
                     yield {"x": batch["x"]} | {f"x{rank}": batch["x"] + rank for rank in range(1, self.devices)}
 
         @hookimpl
-        def make_problem():
-            return Nap()
+        def define_problem():
+            return Nap
     """,
     "nap_toy.py": """
         import os, signal, sys, time
@@ -204,7 +199,7 @@ TOY = {
         LONGER = 1 + float(os.environ.get("TOY_LONGER", "0"))  # the work of a step on a machine made slow on purpose
 
         @hookimpl
-        def build_workload(framework, params, data, case):
+        def build_workload(framework, problem, data, case):
             rank = framework.group.rank if framework.group else 0
             small = len(data.batches) == 3
             taken = 0
@@ -212,36 +207,36 @@ TOY = {
             def step():
                 nonlocal taken
                 taken += 1
-                time.sleep(params.ms / 1000 * (1 + rank) * LONGER)
-                if params.fault == "late" and not small and taken > params.after:
+                time.sleep(problem.ms / 1000 * (1 + rank) * LONGER)
+                if problem.fault == "late" and not small and taken > problem.after:
                     if rank != FAULTY: raise RuntimeError("the toy peer is gone")
                     time.sleep(0.5)
                     raise ValueError("told to fail late")
-                if params.fault == "loud" and rank == FAULTY and not small and taken <= 12:
+                if problem.fault == "loud" and rank == FAULTY and not small and taken <= 12:
                     print("x" * 1_000_000, flush=True)
                     print("x" * 1_000_000, file=sys.stderr, flush=True)
-                if rank == FAULTY and not small and taken > params.after:
-                    if params.fault == "lost": raise RuntimeError("the toy peer is gone")
-                    if params.fault == "raise": raise ValueError("told to\\nfail")
-                    if params.fault == "memory": raise MemoryError("too much")
-                    if params.fault == "exit":
+                if rank == FAULTY and not small and taken > problem.after:
+                    if problem.fault == "lost": raise RuntimeError("the toy peer is gone")
+                    if problem.fault == "raise": raise ValueError("told to\\nfail")
+                    if problem.fault == "memory": raise MemoryError("too much")
+                    if problem.fault == "exit":
                         print("last words", file=sys.stderr, flush=True)
                         os._exit(3)
-                    if params.fault == "kill": os.kill(os.getpid(), signal.SIGKILL)
-                    if params.fault == "term": os.kill(os.getpid(), signal.SIGTERM)
-                    if params.fault == "stop": os.kill(os.getpid(), signal.SIGSTOP)
-                    if params.fault == "hang": time.sleep(600)
-                    if params.fault == "nan": return float("nan")
+                    if problem.fault == "kill": os.kill(os.getpid(), signal.SIGKILL)
+                    if problem.fault == "term": os.kill(os.getpid(), signal.SIGTERM)
+                    if problem.fault == "stop": os.kill(os.getpid(), signal.SIGSTOP)
+                    if problem.fault == "hang": time.sleep(600)
+                    if problem.fault == "nan": return float("nan")
                 return 1.0
 
             def outputs(result):
-                if params.fault == "shape" and rank == FAULTY: return {f"x{rank or ''}": np.zeros(3)}
-                wrong = params.fault == "wrong" and rank == FAULTY
+                if problem.fault == "shape" and rank == FAULTY: return {f"x{rank or ''}": np.zeros(3)}
+                wrong = problem.fault == "wrong" and rank == FAULTY
                 x = data.batches[0]["x"] + rank
                 return {f"x{rank or ''}": x * (1.5 if wrong else 1.0)}
 
             def verify(result):
-                return "told to be bad" if params.fault == "bad" and rank == FAULTY and not small else None
+                return "told to be bad" if problem.fault == "bad" and rank == FAULTY and not small else None
 
             return Workload(step, outputs, verify=verify)
     """,
@@ -250,10 +245,12 @@ TOY = {
         from typing import Annotated, Literal
         import numpy as np
         from msgspec import Meta
-        from benchmarker import Cost, Data, Problem, UserError, hookimpl
+        from benchmarker import Cost, Data, Divides, UserError, hookimpl
 
         @dataclass(frozen=True)
-        class TeamParams:
+        class Team(Divides):
+            summary = "a step in which devices share samples, for which they sleep, and wait for the slowest"
+            cost_formula = "flops = 1000 for each sample"
             samples: Annotated[int, Meta(ge=1, description="samples of all devices")] = 4
             ms: Annotated[float, Meta(ge=0, description="milliseconds that a device sleeps for a sample")] = 1.0
             exchange_ms: Annotated[float, Meta(ge=0, description="milliseconds that an exchange takes")] = 0.0
@@ -261,27 +258,19 @@ TOY = {
             slower: Annotated[float, Meta(ge=0, description="by how much longer it sleeps")] = 0.3
             local: Annotated[Literal["sleeps", "fails", "none"], Meta(description="its work alone")] = "sleeps"
 
-        class Team(Problem):
-            summary = "a step in which devices share samples, for which they sleep, and wait for the slowest"
-            params = TeamParams
-            cost_formula = "flops = 1000 for each sample"
-            devices = 1
-            def on(self, devices, parallel="none"):
-                self.devices = devices
-                return self
-            def grown(self, params, devices): return replace(params, samples=devices * params.samples)
-            def refuse(self, params, mode):
-                if params.samples % self.devices:
-                    raise UserError(f"--samples={params.samples} cannot be divided among {self.devices} devices")
-            def scopes(self, params, mode): return {}
-            def cost(self, params, mode, precision): return Cost(1000 * params.samples, 8, params.samples)
-            def data(self, params, precision, rng, batches): return Data({}, ({},))
-            def small(self, params): return params
-            def reference(self, params, data, mode): yield {"x": np.array(1.0)}
+            def grown(self): return replace(self, samples=self.devices * self.samples)
+            def refuse(self, mode):
+                if self.samples % self.devices:
+                    raise UserError(f"--samples={self.samples} cannot be divided among {self.devices} devices")
+            def scopes(self, mode): return {}
+            def cost(self, mode, precision): return Cost(1000 * self.samples, 8, self.samples)
+            def data(self, precision, rng, batches): return Data({}, ({},))
+            def small(self): return self
+            def reference(self, data, mode): yield {"x": np.array(1.0)}
 
         @hookimpl
-        def make_problem():
-            return Team()
+        def define_problem():
+            return Team
     """,
     "team_toy.py": """
         import os, time
@@ -293,17 +282,17 @@ TOY = {
             return Support({"inference": ("fp32",)}, parallel=("none",))
 
         @hookimpl
-        def build_workload(framework, params, case):
+        def build_workload(framework, problem, case):
             rank, ranks = (framework.group.rank, framework.group.ranks) if framework.group else (0, 1)
             if case.independent: rank = int(os.environ["CUDA_VISIBLE_DEVICES"])
 
             def local_s(rank):
-                slow = int(os.environ.get("TOY_SLOW_RANK", params.slow_rank))
-                slower = params.slower if rank == slow else 0.0
-                return params.samples / ranks * params.ms / 1000 * (1 + slower)
+                slow = int(os.environ.get("TOY_SLOW_RANK", problem.slow_rank))
+                slower = problem.slower if rank == slow else 0.0
+                return problem.samples / ranks * problem.ms / 1000 * (1 + slower)
 
             longer = 1 + float(os.environ.get("TOY_EXCHANGE_LONGER", "0"))
-            exchange_s = params.exchange_ms / 1000 * longer if ranks > 1 else 0.0
+            exchange_s = problem.exchange_ms / 1000 * longer if ranks > 1 else 0.0
             whole_s = local_s(rank) if case.independent else max(map(local_s, range(ranks))) + exchange_s
             now_ns = time.perf_counter_ns()
             time.perf_counter_ns = lambda: now_ns  # the clock of blocks stands still but for what is slept by it
@@ -317,10 +306,10 @@ TOY = {
                 return 1.0
 
             def local():
-                if params.local == "fails" and rank: raise MemoryError("no room")
+                if problem.local == "fails" and rank: raise MemoryError("no room")
                 return [lambda: sleep(local_s(rank))]
 
-            makes = None if params.local == "none" else local
+            makes = None if problem.local == "none" else local
             return Workload(step, lambda _: {"x": np.array(1.0)}, local=makes)
     """,
 }

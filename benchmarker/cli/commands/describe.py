@@ -59,8 +59,8 @@ def command(mode: Mode, precision: str, device: str, **options: Any) -> Output:
     else:
         done = [mode for mode in MODES if any(row["mode"] == mode for row in rows)]
         mode, values = (done or MODES)[-1], parameters.resolve(made, {}, "cpu")
-    params = made.params(**values)
-    scopes, parts = list(made.scopes(params, mode)), made.parts(params, mode, precision)
+    problem = made(**values)
+    scopes, parts = list(problem.scopes(mode)), problem.parts(mode, precision)
     data = {
         "problem": name,
         "summary": made.summary,
@@ -91,7 +91,7 @@ def _is_given(name: str) -> bool:
     return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
-def _problem_output(name: str, problem: Problem, scopes: list[str]) -> Iterator[Part]:
+def _problem_output(name: str, problem: type[Problem], scopes: list[str]) -> Iterator[Part]:
     """Yield what a problem is, its options, and the formula of its cost."""
     yield f"{name}: {problem.summary}\n"
     yield Table.of(
@@ -133,17 +133,17 @@ def _part_row(name: str, work: Work) -> list[str]:
     return [name, si(work.flops, "FLOP"), si(work.bytes, "B"), f"{work.flops / work.bytes:.3g}"]
 
 
-def _published(problem: Problem) -> list[dict[str, Any]]:
+def _published(kind: type[Problem]) -> list[dict[str, Any]]:
     """Return the figures of each published size by formula, beside those that were published."""
     rows = []
-    for size in problem.published:
-        params = problem.params(**size.options)
+    for size in kind.published:
+        problem = parameters.convert(kind, size.options)
         rows.append(
             {
                 "options": dict(size.options),
-                "parameters": problem.parameter_count(params),
+                "parameters": problem.parameter_count(),
                 "published_parameters": size.parameters,
-                "flops": problem.cost(params, "inference", "fp32").flops,
+                "flops": problem.cost("inference", "fp32").flops,
                 "published_flops": size.flops,
                 "source": size.source,
             }

@@ -79,7 +79,7 @@ def command(
     LEAST is the time of a phase as a whole, with every weight and input read once. After a run, `roofline` shows what
     was measured beside the prediction.
     """
-    problem, given = problem_of(options)
+    kind, given = problem_of(options)
     known = _known(file, source)
     if measure:
         if file or source == "vendor":
@@ -90,11 +90,11 @@ def command(
             known = _known(file, source)
     name = device or _only_device(known, source)
     roof = named_roof(name, precision, known, source)
-    params = problem.params(**parameters.resolve(problem, given, _platform(name, known, source)))
-    problem.refuse(params, mode)
+    problem = parameters.convert(kind, parameters.resolve(kind, given, _platform(name, known, source)))
+    problem.refuse(mode)
     vendor = peak(name)
     memory_bytes = memory_gb * GB if memory_gb else vendor.memory_bytes if vendor else None
-    prediction = predict(problem, params, mode, precision, roof, memory_bytes)
+    prediction = predict(problem, mode, precision, roof, memory_bytes)
     return Output(_output(prediction, source, verbose=verbose), prediction)
 
 

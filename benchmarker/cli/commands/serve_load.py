@@ -27,7 +27,7 @@ from benchmarker.cli.options.types import (
     refuse_given,
     results_option,
 )
-from benchmarker.cli.targets import endpoint, engine
+from benchmarker.cli.targets import endpoint, engine, engine_options
 from benchmarker.formatting import duration_s
 from benchmarker.machine.description import describe
 from benchmarker.records import store
@@ -132,9 +132,9 @@ class Objective(click.ParamType):  # type: ignore[type-arg]
         return Slo(**limits)
 
 
-def _set_by_the_load(problem: Problem) -> list[str]:
+def _set_by_the_load(problem: type[Problem]) -> list[str]:
     """Return the parameters that the lengths of the requests and --slots determine."""
-    return list(problem.engine_options(1, 1))
+    return list(engine_options(problem, 1, 1))
 
 
 @click.command("serve-load", cls=ProblemCommand, set_otherwise=_set_by_the_load)

@@ -24,7 +24,7 @@ OPTIONS = f"{__name__}.options"
 class Question:
     """A problem and what was requested of it."""
 
-    problem: Problem
+    problem: type[Problem]
     asked: CaseRequest
 
 
@@ -38,9 +38,9 @@ def ask(options: dict[str, Any], **more: Any) -> Question:
     return Question(problem, CaseRequest(params=given, **options, **more))
 
 
-def problem_of(options: dict[str, Any]) -> tuple[Problem, dict[str, Any]]:
+def problem_of(options: dict[str, Any]) -> tuple[type[Problem], dict[str, Any]]:
     """Return the problem of parsed options and those of its parameters that were given; removes them from `options`."""
-    problem: Problem = registry.load([f"problem.{options['problem']}"]).hook.make_problem()
+    problem: type[Problem] = registry.load([f"problem.{options['problem']}"]).hook.define_problem()
     given = {field.name: options.pop(field.name, None) for field in parameters.fields(problem)}
     return problem, {name: value for name, value in given.items() if value is not None}
 
@@ -59,7 +59,7 @@ class ProblemCommand(click.Command):
         example: str = "",
         argument: bool = False,
         lists: bool = False,
-        set_otherwise: Callable[[Problem], Collection[str]] = lambda _: (),
+        set_otherwise: Callable[[type[Problem]], Collection[str]] = lambda _: (),
         **named: Any,
     ) -> None:
         super().__init__(*args, **named)
@@ -92,7 +92,7 @@ class ProblemCommand(click.Command):
         return [*super().get_params(ctx), *ctx.meta.get(OPTIONS, ())]
 
     def _options(self, problem: str) -> list[click.Parameter]:
-        made: Problem = registry.load([f"problem.{problem}"]).hook.make_problem()
+        made: type[Problem] = registry.load([f"problem.{problem}"]).hook.define_problem()
         left_out = self.set_otherwise(made)
         return [_option(field, self.lists) for field in parameters.fields(made) if field.name not in left_out]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from msgspec import Meta
@@ -20,53 +20,44 @@ SIZES: dict[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class RepeatedParams:
-    """The repeated problem, at a fixed small size, and the number of repeats per step."""
+class Repeated(Problem):
+    """A problem at a fixed small size, repeated several times in a step; only its cost differs."""
+
+    summary = "the same small work several times per step"
+    cost_formula = "the cost of the repeated problem times the repeats"
 
     work: Annotated[Literal["gemm", "attention"], Meta(description="problem that is repeated")] = "gemm"
     repeats: Annotated[int, Meta(ge=1, description="repeats per step")] = 100
 
+    @property
+    def once(self) -> Problem:
+        """The repeated problem."""
+        kind: type[Problem] = registry.load([f"problem.{self.work}"]).hook.define_problem()
+        return convert(kind, SIZES[self.work])
 
-def inner(params: RepeatedParams) -> tuple[Problem, Any]:
-    """Return the repeated problem and its parameters."""
-    problem: Problem = registry.load([f"problem.{params.work}"]).hook.make_problem()
-    return problem, convert(problem.params, SIZES[params.work])
-
-
-class Repeated(Problem):
-    """The repeated problem; only its cost differs."""
-
-    summary = "the same small work several times per step"
-    params = RepeatedParams
-    cost_formula = "the cost of the repeated problem times the repeats"
-
-    def scopes(self, params: RepeatedParams, mode: Mode) -> Mapping[str, int]:
+    def scopes(self, mode: Mode) -> Mapping[str, int]:
         """Return the scopes of the repeated problem, with their counts times the repeats."""
-        problem, size = inner(params)
-        return {name: count * params.repeats for name, count in problem.scopes(size, mode).items()}
+        return {name: count * self.repeats for name, count in self.once.scopes(mode).items()}
 
-    def cost(self, params: RepeatedParams, mode: Mode, precision: str) -> Cost:
+    def cost(self, mode: Mode, precision: str) -> Cost:
         """Return work and samples in proportion to the repeats; each repeat adds its samples."""
-        problem, size = inner(params)
-        once, n = problem.cost(size, mode, precision), params.repeats
+        once, n = self.once.cost(mode, precision), self.repeats
         return Cost(n * once.flops, n * once.bytes, n * once.samples)
 
-    def data(self, params: RepeatedParams, precision: str, rng: np.random.Generator, batches: int) -> Data:
+    def data(self, precision: str, rng: np.random.Generator, batches: int) -> Data:
         """Return the data of the repeated problem."""
-        problem, size = inner(params)
-        return problem.data(size, precision, rng, batches)
+        return self.once.data(precision, rng, batches)
 
-    def small(self, params: RepeatedParams) -> RepeatedParams:
-        """Return the parameters with a single repeat."""
-        return RepeatedParams(params.work, 1)
+    def small(self) -> Self:
+        """Return the problem with a single repeat."""
+        return replace(self, repeats=1)
 
-    def reference(self, params: RepeatedParams, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
+    def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
         """Return the reference of the repeated problem."""
-        problem, size = inner(params)
-        return problem.reference(size, data, mode)
+        return self.once.reference(data, mode)
 
 
 @hookimpl
-def make_problem() -> Problem:
+def define_problem() -> type[Problem]:
     """Return the problem."""
-    return Repeated()
+    return Repeated

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from repeated import SIZES, RepeatedParams, inner
+from repeated import SIZES, Repeated
 
 from benchmarker import Case, Data, Framework, Support, Workload, hookimpl
 from benchmarker.hooks import registry
@@ -18,14 +18,13 @@ def describe_workload() -> Support:
 
 
 @hookimpl
-def build_workload(framework: Framework, case: Case, params: RepeatedParams, data: Data) -> Workload:
+def build_workload(framework: Framework, case: Case, problem: Repeated, data: Data) -> Workload:
     """Repeat the step of the framework's own workload; all results are returned so that all can be waited for."""
-    problem, size = inner(params)
-    plain = msgspec.structs.replace(case, problem=params.work, params=SIZES[params.work])
-    once: Workload = registry.load([f"workload.{params.work}.{case.framework}"]).hook.build_workload(
-        framework=framework, problem=problem, case=plain, params=size, data=data
+    plain = msgspec.structs.replace(case, problem=problem.work, params=SIZES[problem.work])
+    once: Workload = registry.load([f"workload.{problem.work}.{case.framework}"]).hook.build_workload(
+        framework=framework, problem=problem.once, case=plain, data=data
     )
-    take, repeats = once.step, range(params.repeats)
+    take, repeats = once.step, range(problem.repeats)
 
     def step() -> list[Any]:
         return [take() for _ in repeats]

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.linalg import get_blas_funcs
 
 from benchmarker import Data, Support, Workload, hookimpl
-from benchmarker_problems.gemm import GemmParams
+from benchmarker_problems.gemm import Gemm
 
 
 @hookimpl
@@ -17,7 +17,7 @@ def describe_workload() -> Support:
 
 
 @hookimpl
-def build_workload(params: GemmParams, data: Data) -> Workload:
+def build_workload(problem: Gemm, data: Data) -> Workload:
     """Build GEMM: a step calls BLAS once for each product of a batch, as Cᵀ = Bᵀ·Aᵀ.
 
     BLAS expects column-major matrices, and NumPy's arrays are row-major. The transposed views of the arrays are
@@ -28,12 +28,12 @@ def build_workload(params: GemmParams, data: Data) -> Workload:
 
     def step() -> list[np.ndarray]:
         return [
-            gemm(1.0, b_t, a_t, trans_a=params.transpose_b, trans_b=params.transpose_a) for b_t, a_t in next(batches)
+            gemm(1.0, b_t, a_t, trans_a=problem.transpose_b, trans_b=problem.transpose_a) for b_t, a_t in next(batches)
         ]
 
     def outputs(products: list[np.ndarray]) -> Mapping[str, np.ndarray]:
         c = [c_NM.T for c_NM in products]
-        return {"c": c[0] if params.batch_size == 1 else np.stack(c)}
+        return {"c": c[0] if problem.batch_size == 1 else np.stack(c)}
 
     return Workload(step, outputs)
 

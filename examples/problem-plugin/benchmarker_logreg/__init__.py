@@ -4,8 +4,8 @@ Shapes: B samples per batch, D features, C classes.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Annotated
+from dataclasses import dataclass, replace
+from typing import Annotated, Self
 
 import numpy as np
 from msgspec import Meta
@@ -17,64 +17,58 @@ LEARNING_RATE = 1.0
 
 
 @dataclass(frozen=True)
-class LogregParams:
-    """Size of the model and of a batch."""
+class Logreg(Problem):
+    """`inference` returns the probability of each class; `training` takes a step and returns the loss."""
+
+    summary = "logistic regression softmax(X·W + b): probabilities, or a step of gradient descent"
+    accelerator = {"batch_size": 8192, "features": 4096}
+    cost_formula = "flops = 2·B·D·C, twice that in training; bytes = samples, weights and results once"
 
     batch_size: Annotated[int, Meta(ge=1, description="samples per step")] = 256
     features: Annotated[int, Meta(ge=1, description="features of a sample")] = 1024
     classes: Annotated[int, Meta(ge=2, description="number of classes")] = 1000
 
-
-class Logreg(Problem):
-    """`inference` returns the probability of each class; `training` takes a step and returns the loss."""
-
-    summary = "logistic regression softmax(X·W + b): probabilities, or a step of gradient descent"
-    params = LogregParams
-    accelerator = {"batch_size": 8192, "features": 4096}
-    cost_formula = "flops = 2·B·D·C, twice that in training; bytes = samples, weights and results once"
-
-    def title(self, params: LogregParams, mode: Mode) -> str:
+    def title(self, mode: Mode) -> str:
         """The sizes: samples B, features D, classes C."""
-        return f"logistic regression B={params.batch_size} D={params.features} C={params.classes} {mode}"
+        return f"logistic regression B={self.batch_size} D={self.features} C={self.classes} {mode}"
 
-    def scopes(self, params: LogregParams, mode: Mode) -> Mapping[str, int]:
+    def scopes(self, mode: Mode) -> Mapping[str, int]:
         """The matrix product, and the softmax or the loss that follows it."""
         return {"logits": 1, "softmax" if mode == "inference" else "loss": 1}
 
-    def cost(self, params: LogregParams, mode: Mode, precision: str) -> Cost:
+    def cost(self, mode: Mode, precision: str) -> Cost:
         """The backward pass adds one product of the same size, dW = Xᵀ·d(logits); X needs no gradient."""
-        p, item = params, PRECISIONS[precision].parameter_bytes
-        product_flops = 2 * p.batch_size * p.features * p.classes
-        samples_bytes = p.batch_size * p.features * item
-        weights_bytes = (p.features + 1) * p.classes * item
+        item = PRECISIONS[precision].parameter_bytes
+        product_flops = 2 * self.batch_size * self.features * self.classes
+        samples_bytes = self.batch_size * self.features * item
+        weights_bytes = (self.features + 1) * self.classes * item
         if mode == "inference":
-            probabilities_bytes = p.batch_size * p.classes * item
-            return Cost(product_flops, samples_bytes + weights_bytes + probabilities_bytes, samples=p.batch_size)
-        labels_bytes = 8 * p.batch_size
-        return Cost(2 * product_flops, samples_bytes + labels_bytes + 2 * weights_bytes, samples=p.batch_size)
+            probabilities_bytes = self.batch_size * self.classes * item
+            return Cost(product_flops, samples_bytes + weights_bytes + probabilities_bytes, samples=self.batch_size)
+        labels_bytes = 8 * self.batch_size
+        return Cost(2 * product_flops, samples_bytes + labels_bytes + 2 * weights_bytes, samples=self.batch_size)
 
-    def data(self, params: LogregParams, precision: str, rng: np.random.Generator, batches: int) -> Data:
+    def data(self, precision: str, rng: np.random.Generator, batches: int) -> Data:
         """Draw samples of norm about 1 around the centre of their class, and a nonzero bias to detect its omission."""
-        p = params
         dtype = np.float64 if precision == "fp64" else np.float32
-        centres_CD = rng.standard_normal((p.classes, p.features), dtype=dtype) / dtype(p.features**0.5)
+        centres_CD = rng.standard_normal((self.classes, self.features), dtype=dtype) / dtype(self.features**0.5)
 
         def draw() -> Mapping[str, np.ndarray]:
-            labels_B = rng.integers(p.classes, size=p.batch_size)
-            noise_BD = rng.standard_normal((p.batch_size, p.features), dtype=dtype)
-            return {"x": centres_CD[labels_B] + noise_BD * dtype(0.5 / p.features**0.5), "labels": labels_B}
+            labels_B = rng.integers(self.classes, size=self.batch_size)
+            noise_BD = rng.standard_normal((self.batch_size, self.features), dtype=dtype)
+            return {"x": centres_CD[labels_B] + noise_BD * dtype(0.5 / self.features**0.5), "labels": labels_B}
 
         weights = {
-            "w": rng.standard_normal((p.features, p.classes), dtype=dtype),
-            "b": rng.standard_normal(p.classes, dtype=dtype),
+            "w": rng.standard_normal((self.features, self.classes), dtype=dtype),
+            "b": rng.standard_normal(self.classes, dtype=dtype),
         }
         return Data(weights, tuple(draw() for _ in range(batches)))
 
-    def small(self, params: LogregParams) -> LogregParams:
+    def small(self) -> Self:
         """Return a size whose dimensions all differ."""
-        return LogregParams(batch_size=48, features=40, classes=8)
+        return replace(self, batch_size=48, features=40, classes=8)
 
-    def reference(self, params: LogregParams, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
+    def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
         """Yield the probabilities, or in training the loss before each step."""
         weights = {name: weight.astype(np.float64) for name, weight in data.weights.items()}
         for batch in data.batches:
@@ -86,9 +80,9 @@ class Logreg(Problem):
 
 
 @hookimpl
-def make_problem() -> Problem:
-    """Make the logistic regression problem."""
-    return Logreg()
+def define_problem() -> type[Problem]:
+    """Return the logistic regression problem."""
+    return Logreg
 
 
 def probabilities(weights: Mapping[str, np.ndarray], x_BD: np.ndarray) -> np.ndarray:

@@ -5,7 +5,7 @@ Shapes: B batch, T sequence (t for keys), H heads, D head dimension.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import numpy as np
 from msgspec import Meta
@@ -24,8 +24,18 @@ Pullback = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
 
 
 @dataclass(frozen=True)
-class AttentionParams:
-    """Shape and implementation of the attention."""
+class Attention(Problem):
+    """Attention of given q, k and v; `forward_backward` adds their gradients for a given gradient of the output.
+
+    Softmax is computed in fp32 (fp64 in fp64) regardless of the type of the products, and its result is cast back.
+    """
+
+    summary = "GPT self-attention softmax(Q·Kᵀ/√D + mask)·V on [B,T,H,D]"
+    accelerator = {"batch_size": 16, "seq_len": 1024}
+    cost_formula = (
+        "flops = 4·B·H·T²·D (including the masked half), three times that with backward\n"
+        "bytes = q, k, v and the output once, with backward also their gradients"
+    )
 
     batch_size: Annotated[int, Meta(ge=1, description="sequences per step")] = 1
     heads: Annotated[int, Meta(ge=1, description="attention heads")] = 12
@@ -34,67 +44,58 @@ class AttentionParams:
     causal: Annotated[bool, Meta(description="mask the positions that come after the query")] = True
     impl: Annotated[Impl, Meta(description=IMPL_HELP)] = "matmul"
 
-
-class Attention(Problem):
-    """Attention of given q, k and v; `forward_backward` adds their gradients for a given gradient of the output.
-
-    Softmax is computed in fp32 (fp64 in fp64) regardless of the type of the products, and its result is cast back.
-    """
-
-    summary = "GPT self-attention softmax(Q·Kᵀ/√D + mask)·V on [B,T,H,D]"
-    params = AttentionParams
-    accelerator = {"batch_size": 16, "seq_len": 1024}
-    cost_formula = (
-        "flops = 4·B·H·T²·D (including the masked half), three times that with backward\n"
-        "bytes = q, k, v and the output once, with backward also their gradients"
-    )
-
-    def title(self, params: AttentionParams, mode: Mode) -> str:
+    def title(self, mode: Mode) -> str:
         """Return the shape and the implementation: `attention B=2 H=8 T=1024 D=64 einsum`."""
-        p = params
-        shape = f"B={p.batch_size} H={p.heads} T={p.seq_len} D={p.head_dim}"
+        shape = f"B={self.batch_size} H={self.heads} T={self.seq_len} D={self.head_dim}"
         backward = " fwd+bwd" * (mode == "forward_backward")
-        return f"attention {shape} {p.impl}{' non-causal' * (not p.causal)}{backward}"
+        return f"attention {shape} {self.impl}{' non-causal' * (not self.causal)}{backward}"
 
-    def scopes(self, params: AttentionParams, mode: Mode) -> Mapping[str, int]:
+    def scopes(self, mode: Mode) -> Mapping[str, int]:
         """Return the two products and the softmax, or one scope if they are fused."""
-        return dict.fromkeys(scopes(params.impl), 1)
+        return dict.fromkeys(scopes(self.impl), 1)
 
-    def cost(self, params: AttentionParams, mode: Mode, precision: str) -> Cost:
+    def cost(self, mode: Mode, precision: str) -> Cost:
         """Count two products forward; the backward pass has two more of the same size for each."""
-        p, item = params, PRECISIONS[precision].parameter_bytes
-        flops = 2 * product_flops(p.batch_size, p.heads, p.seq_len, p.head_dim)
-        moved = 4 * p.batch_size * p.seq_len * p.heads * p.head_dim * item
+        item = PRECISIONS[precision].parameter_bytes
+        flops = 2 * product_flops(self.batch_size, self.heads, self.seq_len, self.head_dim)
+        moved = 4 * self.batch_size * self.seq_len * self.heads * self.head_dim * item
         backward = mode == "forward_backward"
         return Cost(
             flops=3 * flops if backward else flops,
             bytes=2 * moved if backward else moved,
-            samples=p.batch_size,
-            tokens=p.batch_size * p.seq_len,
+            samples=self.batch_size,
+            tokens=self.batch_size * self.seq_len,
         )
 
-    def parts(self, params: AttentionParams, mode: Mode, precision: str) -> Mapping[str, Work]:
+    def parts(self, mode: Mode, precision: str) -> Mapping[str, Work]:
         """Return the work of the two products and of the softmax on the scores, or of one part if they are fused."""
-        p, item = params, PRECISIONS[precision].parameter_bytes
-        return parts(p.batch_size, p.heads, p.seq_len, p.head_dim, p.impl, item, backward=mode == "forward_backward")
+        item = PRECISIONS[precision].parameter_bytes
+        return parts(
+            self.batch_size,
+            self.heads,
+            self.seq_len,
+            self.head_dim,
+            self.impl,
+            item,
+            backward=mode == "forward_backward",
+        )
 
-    def data(self, params: AttentionParams, precision: str, rng: np.random.Generator, batches: int) -> Data:
+    def data(self, precision: str, rng: np.random.Generator, batches: int) -> Data:
         """Draw q, k, v and the gradient of the output from a normal distribution."""
-        p = params
         dtype = np.float64 if precision == "fp64" else np.float32
-        shape = (p.batch_size, p.seq_len, p.heads, p.head_dim)
+        shape = (self.batch_size, self.seq_len, self.heads, self.head_dim)
         names = INPUTS["forward_backward"]
         return Data(
             {}, tuple({name: rng.standard_normal(shape, dtype=dtype) for name in names} for _ in range(batches))
         )
 
-    def small(self, params: AttentionParams) -> AttentionParams:
+    def small(self) -> Self:
         """Return the same attention with dimensions that all differ; every fused kernel supports D = 16."""
-        return replace(params, batch_size=2, heads=3, seq_len=20, head_dim=16)
+        return replace(self, batch_size=2, heads=3, seq_len=20, head_dim=16)
 
-    def reference(self, params: AttentionParams, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
+    def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
         """Yield the output, and in `forward_backward` also the gradients of q, k and v."""
-        bias_Tt = causal_bias(params.seq_len, np.float64) if params.causal else None
+        bias_Tt = causal_bias(self.seq_len, np.float64) if self.causal else None
         for batch in data.batches:
             q_BTHD, k_BtHD, v_BtHD, d_out_BTHD = (batch[name].astype(np.float64) for name in ("q", "k", "v", "d_out"))
             out_BTHD, pullback = attend(q_BTHD, k_BtHD, v_BtHD, impl="einsum", bias_Tt=bias_Tt)
@@ -103,9 +104,9 @@ class Attention(Problem):
 
 
 @hookimpl
-def make_problem() -> Problem:
-    """Make the attention problem."""
-    return Attention()
+def define_problem() -> type[Problem]:
+    """Return the attention problem."""
+    return Attention
 
 
 def scopes(impl: Impl) -> tuple[str, ...]:

@@ -12,10 +12,10 @@ from jax import Array
 
 from benchmarker import FLOATS, PRECISIONS, Case, Data, Mode, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
-from benchmarker_problems.attention import INPUTS, OUTPUTS, AttentionParams, Impl, product_flops
+from benchmarker_problems.attention import INPUTS, OUTPUTS, Attention, Impl, product_flops
 
 Kernel = Literal["xla", "cudnn"]
-Attention = Callable[[Array, Array, Array], Array]
+Attend = Callable[[Array, Array, Array], Array]
 """From queries, keys and values [B, T, H, D] to the heads."""
 
 FUSED_EXCLUSIONS = (
@@ -32,9 +32,9 @@ def describe_workload() -> Support:
     return Support(dict.fromkeys(INPUTS, FLOATS), exclusions=FUSED_EXCLUSIONS)
 
 
-def step_function(params: AttentionParams, mode: Mode, kernel: Kernel) -> Callable[..., tuple[Array, ...]]:
+def step_function(problem: Attention, mode: Mode, kernel: Kernel) -> Callable[..., tuple[Array, ...]]:
     """Return the function from (q, k, v) to (out,), or with backward from (q, k, v, d_out) to (out, d_q, d_k, d_v)."""
-    attention = partial(attend, impl=params.impl, causal=params.causal, kernel=kernel)
+    attention = partial(attend, impl=problem.impl, causal=problem.causal, kernel=kernel)
 
     def forward(q_BTHD: Array, k_BtHD: Array, v_BtHD: Array) -> tuple[Array, ...]:
         return (attention(q_BTHD, k_BtHD, v_BtHD),)
@@ -47,9 +47,9 @@ def step_function(params: AttentionParams, mode: Mode, kernel: Kernel) -> Callab
 
 
 @hookimpl
-def build_workload(framework: JaxFramework, case: Case, params: AttentionParams, data: Data) -> Workload:
+def build_workload(framework: JaxFramework, case: Case, problem: Attention, data: Data) -> Workload:
     """Build a step: the attention of one batch; in `forward_backward` also the gradients of q, k and v, by `vjp`."""
-    p, dtype = params, DTYPES[PRECISIONS[case.precision].parameter]
+    p, dtype = problem, DTYPES[PRECISIONS[case.precision].parameter]
     kernel = fused_kernel(case)
     function = jax.jit(step_function(p, case.mode, kernel))
     batches = cycle([tuple(framework.put(batch[name], dtype) for name in INPUTS[case.mode]) for batch in data.batches])

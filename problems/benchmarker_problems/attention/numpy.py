@@ -1,7 +1,7 @@
 """Attention in NumPy, without a fused kernel."""
 
 from benchmarker import Case, Data, Support, Workload, hookimpl
-from benchmarker_problems.attention import AttentionParams, attend, causal_bias
+from benchmarker_problems.attention import Attention, attend, causal_bias
 from benchmarker_problems.steps.numpy import DONE, workload
 
 
@@ -12,13 +12,13 @@ def describe_workload() -> Support:
 
 
 @hookimpl
-def build_workload(case: Case, params: AttentionParams, data: Data) -> Workload:
+def build_workload(case: Case, problem: Attention, data: Data) -> Workload:
     """Build a step: the attention of one batch."""
     dtype = data.batches[0]["q"].dtype.type
-    bias_Tt = causal_bias(params.seq_len, dtype) if params.causal else None
+    bias_Tt = causal_bias(problem.seq_len, dtype) if problem.causal else None
     return workload(
         case,
         data,
         "out",
-        lambda _, batch: attend(batch["q"], batch["k"], batch["v"], impl=params.impl, bias_Tt=bias_Tt),
+        lambda _, batch: attend(batch["q"], batch["k"], batch["v"], impl=problem.impl, bias_Tt=bias_Tt),
     )

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from benchmarker import FLOATS, PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
-from benchmarker_problems.attention import INPUTS, OUTPUTS, AttentionParams, Impl, product_flops
+from benchmarker_problems.attention import INPUTS, OUTPUTS, Attention, Impl, product_flops
 
 
 @hookimpl
@@ -21,9 +21,9 @@ def describe_workload() -> Support:
 
 
 @hookimpl
-def build_workload(framework: TorchFramework, case: Case, params: AttentionParams, data: Data) -> Workload:
+def build_workload(framework: TorchFramework, case: Case, problem: Attention, data: Data) -> Workload:
     """Build a step: the attention of one batch; in `forward_backward` also the gradients of q, k and v, by autograd."""
-    p, dtype, device = params, DTYPES[PRECISIONS[case.precision].parameter], framework.device
+    p, dtype, device = problem, DTYPES[PRECISIONS[case.precision].parameter], framework.device
     bias_Tt = causal_bias(p.seq_len, dtype, device) if p.causal else None
     batches = cycle([tuple(framework.put(batch[name], dtype) for name in INPUTS[case.mode]) for batch in data.batches])
     attention = framework.compiled(partial(attend, impl=p.impl, bias_Tt=bias_Tt), case.compile)
@@ -47,7 +47,7 @@ def build_workload(framework: TorchFramework, case: Case, params: AttentionParam
     return Workload(forward_backward if backward else forward, outputs, recomputed_flops)
 
 
-Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
+Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 """From queries, keys and values [B, T, H, D] to the heads."""
 
 

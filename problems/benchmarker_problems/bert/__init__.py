@@ -7,7 +7,7 @@ language model does not use it.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import numpy as np
 from msgspec import Meta
@@ -85,8 +85,26 @@ ROBERTA = Family(first_position=2, token_types=1, layer_norm_eps=1e-5)
 
 
 @dataclass(frozen=True)
-class BertParams:
-    """Size of the model and of a batch; dimensions that are given take precedence over `size`."""
+class Bert(Problem):
+    """BERT and RoBERTa: forward only, forward and backward, or training with AdamW.
+
+    `inference` returns the logits of every position, [B, T, V], or with `--head=masked` of the masked, [N, V]. The loss
+    is the mean cross-entropy at the masked positions.
+    """
+
+    summary = "BERT or RoBERTa masked language model: logits, loss and gradients, or an AdamW step"
+    accelerator = {"seq_len": 512, "batch_size": 16, "impl": "fused"}
+    published = (
+        Published({"size": "base", "seq_len": 512}, _TRANSFORMERS, parameters=109_514_298, flops=2 * 60.622e9),
+        Published({"size": "large", "seq_len": 512}, _TRANSFORMERS, parameters=335_174_458, flops=2 * 184.043e9),
+        Published({"size": "roberta-base", "seq_len": 512}, _TRANSFORMERS, parameters=124_697_433, flops=2 * 68.385e9),
+        Published({"size": "roberta-large"}, _CHECKPOINT, parameters=355_412_057),
+    )
+    cost_formula = (
+        "flops = 2·B·T·L·(4·d_model² + 2·d_model·d_ff + 2·T·d_model) + 2·R·(d_model² + d_model·vocab), 3 times that "
+        "with backward; R = B·T positions with logits, with --head=masked B·⌈0.15·T⌉\n"
+        "bytes = weights, tokens and logits once; 2·weights with backward; 7·weights with AdamW's two moments"
+    )
 
     size: Annotated[Size, Meta(description="published size; the five options below override it")] = "base"
     n_layer: Annotated[int, Meta(ge=1, description="transformer blocks")] = DERIVED
@@ -139,207 +157,177 @@ class BertParams:
         """Positions of a batch for which the output head computes logits."""
         return self.batch_size * self.seq_len if self.head == "all" else self.masked
 
-
-class Bert(Problem):
-    """BERT and RoBERTa: forward only, forward and backward, or training with AdamW.
-
-    `inference` returns the logits of every position, [B, T, V], or with `--head=masked` of the masked, [N, V]. The loss
-    is the mean cross-entropy at the masked positions.
-    """
-
-    summary = "BERT or RoBERTa masked language model: logits, loss and gradients, or an AdamW step"
-    params = BertParams
-    accelerator = {"seq_len": 512, "batch_size": 16, "impl": "fused"}
-    published = (
-        Published({"size": "base", "seq_len": 512}, _TRANSFORMERS, parameters=109_514_298, flops=2 * 60.622e9),
-        Published({"size": "large", "seq_len": 512}, _TRANSFORMERS, parameters=335_174_458, flops=2 * 184.043e9),
-        Published({"size": "roberta-base", "seq_len": 512}, _TRANSFORMERS, parameters=124_697_433, flops=2 * 68.385e9),
-        Published({"size": "roberta-large"}, _CHECKPOINT, parameters=355_412_057),
-    )
-    cost_formula = (
-        "flops = 2·B·T·L·(4·d_model² + 2·d_model·d_ff + 2·T·d_model) + 2·R·(d_model² + d_model·vocab), 3 times that "
-        "with backward; R = B·T positions with logits, with --head=masked B·⌈0.15·T⌉\n"
-        "bytes = weights, tokens and logits once; 2·weights with backward; 7·weights with AdamW's two moments"
-    )
-
-    def title(self, params: BertParams, mode: Mode) -> str:
+    def title(self, mode: Mode) -> str:
         """Return the size (L layers, width d, H heads unless it is published), the mode, B and T."""
-        p = params
-        sizes = {"n_layer": p.n_layer, "d_model": p.d_model, "n_head": p.n_head}
-        family = NAMES[p.size].partition("-")[0]
-        known = SIZES[p.size].items() >= sizes.items()
-        size = NAMES[p.size] if known else f"{family} L={p.n_layer} d={p.d_model} H={p.n_head}"
-        inner = "" if p.d_ff == 4 * p.d_model else f" d_ff={p.d_ff}"
-        vocabulary = "" if p.vocab_size == SIZES[p.size]["vocab_size"] else f" V={p.vocab_size}"
-        head = "" if p.head == "all" else " masked head"
-        impl = "" if p.impl == BertParams.impl else f" {p.impl}"
-        steps = steps_title(recompute=p.recompute, microbatches=p.microbatches)
+        sizes = {"n_layer": self.n_layer, "d_model": self.d_model, "n_head": self.n_head}
+        family = NAMES[self.size].partition("-")[0]
+        known = SIZES[self.size].items() >= sizes.items()
+        size = NAMES[self.size] if known else f"{family} L={self.n_layer} d={self.d_model} H={self.n_head}"
+        inner = "" if self.d_ff == 4 * self.d_model else f" d_ff={self.d_ff}"
+        vocabulary = "" if self.vocab_size == SIZES[self.size]["vocab_size"] else f" V={self.vocab_size}"
+        head = "" if self.head == "all" else " masked head"
+        impl = "" if self.impl == Bert.impl else f" {self.impl}"
+        steps = steps_title(recompute=self.recompute, microbatches=self.microbatches)
         what = mode.replace("forward_backward", "fwd+bwd")
-        return f"{size}{inner}{vocabulary} {what}, B={p.batch_size} T={p.seq_len}{head}{impl}{steps}"
+        return f"{size}{inner}{vocabulary} {what}, B={self.batch_size} T={self.seq_len}{head}{impl}{steps}"
 
-    def scopes(self, params: BertParams, mode: Mode) -> Mapping[str, int]:
+    def scopes(self, mode: Mode) -> Mapping[str, int]:
         """Return the parts of a block, which run once per layer, and those before and after the blocks.
 
         `gather_masked` selects the masked positions: before the head, or from its logits for the loss.
         """
-        gather = () if params.head == "all" and mode == "inference" else ("gather_masked",)
+        gather = () if self.head == "all" and mode == "inference" else ("gather_masked",)
         scopes = {
             **dict.fromkeys(("embed", "ln_embed"), 1),
-            **dict.fromkeys(block_scopes(params.impl), params.n_layer),
+            **dict.fromkeys(block_scopes(self.impl), self.n_layer),
             **dict.fromkeys(("head_fc", "head_gelu", "head_ln", "lm_head", *gather), 1),
         }
-        return step_scopes(scopes, mode, params.microbatches)
+        return step_scopes(scopes, mode, self.microbatches)
 
-    def cost(self, params: BertParams, mode: Mode, precision: str) -> Cost:
+    def cost(self, mode: Mode, precision: str) -> Cost:
         """Count the work; the backward pass has two products for each product of the forward pass."""
-        p, types = params, PRECISIONS[precision]
-        tokens = p.batch_size * p.seq_len
-        head = 2 * p.head_rows * p.d_model * (p.d_model + p.vocab_size)
-        flops = p.n_layer * block_flops(tokens, p.seq_len, p.d_model, p.d_ff) + head
-        weights = self.parameter_count(p) * types.parameter_bytes
-        logits_bytes = p.head_rows * p.vocab_size * types.compute_bytes
-        tokens_bytes, masked_bytes = 4 * tokens, 4 * p.masked
+        types = PRECISIONS[precision]
+        tokens = self.batch_size * self.seq_len
+        head = 2 * self.head_rows * self.d_model * (self.d_model + self.vocab_size)
+        flops = self.n_layer * block_flops(tokens, self.seq_len, self.d_model, self.d_ff) + head
+        weights = self.parameter_count() * types.parameter_bytes
+        logits_bytes = self.head_rows * self.vocab_size * types.compute_bytes
+        tokens_bytes, masked_bytes = 4 * tokens, 4 * self.masked
         moved = {
-            "inference": weights + tokens_bytes + (masked_bytes if p.head == "masked" else 0) + logits_bytes,
+            "inference": weights + tokens_bytes + (masked_bytes if self.head == "masked" else 0) + logits_bytes,
             "forward_backward": 2 * weights + tokens_bytes + 2 * masked_bytes,
             "training": AdamW.WEIGHTS_MOVED * weights + tokens_bytes + 2 * masked_bytes,
         }
         return Cost(
             flops=flops if mode == "inference" else 3 * flops,
             bytes=moved[mode],
-            samples=p.batch_size,
+            samples=self.batch_size,
             tokens=tokens,
         )
 
-    def parts(self, params: BertParams, mode: Mode, precision: str) -> Mapping[str, Work]:
+    def parts(self, mode: Mode, precision: str) -> Mapping[str, Work]:
         """Return the work of every scope of the model; the scopes of a block count for all blocks."""
-        p, backward = params, mode != "inference"
+        backward = mode != "inference"
         tokens, head_rows, masked_rows = (
-            rows // p.microbatches for rows in (p.batch_size * p.seq_len, p.head_rows, p.masked)
+            rows // self.microbatches for rows in (self.batch_size * self.seq_len, self.head_rows, self.masked)
         )
         layers, head, masked = (Layers(rows, precision, backward) for rows in (tokens, head_rows, masked_rows))
-        gathered = p.d_model if p.head == "masked" else p.vocab_size
+        gathered = self.d_model if self.head == "masked" else self.vocab_size
         parts = {
-            "embed": layers.pointwise(0, p.d_model, weights=(tokens + p.seq_len + 1) * p.d_model),
-            "ln_embed": layers.norm(p.d_model),
-            **times(p.n_layer, block_parts(layers, p.seq_len, p.d_model, p.n_head, p.d_ff, p.impl)),
-            "head_fc": head.linear(p.d_model, p.d_model),
-            "head_gelu": head.pointwise(p.d_model, p.d_model),
-            "head_ln": head.norm(p.d_model),
-            "lm_head": head.linear(p.d_model, p.vocab_size),
+            "embed": layers.pointwise(0, self.d_model, weights=(tokens + self.seq_len + 1) * self.d_model),
+            "ln_embed": layers.norm(self.d_model),
+            **times(self.n_layer, block_parts(layers, self.seq_len, self.d_model, self.n_head, self.d_ff, self.impl)),
+            "head_fc": head.linear(self.d_model, self.d_model),
+            "head_gelu": head.pointwise(self.d_model, self.d_model),
+            "head_ln": head.norm(self.d_model),
+            "lm_head": head.linear(self.d_model, self.vocab_size),
             "gather_masked": masked.pointwise(gathered, gathered),
-            "loss": masked.pointwise(p.vocab_size, 0),
+            "loss": masked.pointwise(self.vocab_size, 0),
         }
-        optimizer = update(AdamW.WEIGHTS_MOVED * self.parameter_count(p) * layers.weight_bytes)
-        parts = {**times(p.microbatches, parts), "optimizer": optimizer}
-        return {name: parts[name] for name in self.scopes(p, mode)}
+        optimizer = update(AdamW.WEIGHTS_MOVED * self.parameter_count() * layers.weight_bytes)
+        parts = {**times(self.microbatches, parts), "optimizer": optimizer}
+        return {name: parts[name] for name in self.scopes(mode)}
 
-    def refuse(self, params: BertParams, mode: Mode) -> None:
+    def refuse(self, mode: Mode) -> None:
         """Refuse in inference what concerns the backward pass."""
-        refuse_without_backward(mode, recompute=params.recompute, microbatches=params.microbatches)
+        refuse_without_backward(mode, recompute=self.recompute, microbatches=self.microbatches)
 
-    def parameter_count(self, params: BertParams) -> int:
+    def parameter_count(self) -> int:
         """Return the number of weights; the decoder shares those of the embedding, and has a bias of its own."""
-        return size_of(weight_shapes(params))
+        return size_of(self.weight_shapes())
 
-    def data(self, params: BertParams, precision: str, rng: np.random.Generator, batches: int) -> Data:
+    def data(self, precision: str, rng: np.random.Generator, batches: int) -> Data:
         """Draw BERT's initial weights, random biases and gains too, and masked tokens that can be found."""
-        weights = draw(weight_shapes(params), precision, rng, residuals=1)
-        return Data(weights, masked_tokens(params, rng, batches))
+        weights = draw(self.weight_shapes(), precision, rng, residuals=1)
+        return Data(weights, self.masked_tokens(rng, batches))
 
-    def small(self, params: BertParams) -> BertParams:
+    def small(self) -> Self:
         """Return at most two layers with dimensions that all differ; every fused kernel supports a head size of 16."""
         return replace(
-            params,
-            n_layer=min(params.n_layer, 2),
+            self,
+            n_layer=min(self.n_layer, 2),
             d_model=48,
             n_head=3,
             d_ff=160,
             vocab_size=97,
             seq_len=32,
-            batch_size=4 * params.microbatches,
+            batch_size=4 * self.microbatches,
         )
 
-    def reference(self, params: BertParams, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
+    def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
         """Yield the logits; or the loss and the gradient of each weight; or the loss before each AdamW step."""
         return steps(
             data,
             mode,
             "logits",
-            lambda weights, batch: forward(weights, batch["tokens"], batch["masked"], params),
-            lambda logits_V, batch: masked_loss(logits_V, batch["masked"], batch["targets"], params),
-            adamw(params),
+            lambda weights, batch: forward(weights, batch["tokens"], batch["masked"], self),
+            lambda logits_V, batch: masked_loss(logits_V, batch["masked"], batch["targets"], self),
+            self.adamw(),
         )
 
+    def recomputed_flops(self, *, scores: bool, qkv: bool = True) -> int:
+        """Return the FLOPs that a backward pass repeats in the blocks; `scores`: fused kernels repeat Q·Kᵀ.
 
-def recomputed_flops(params: BertParams, *, scores: bool, qkv: bool = True) -> int:
-    """Return the FLOPs that the backward pass of the blocks repeats, with Q·Kᵀ if fused kernels repeat the `scores`.
+        `qkv` is whether a block that is computed again repeats its first product, whose input is kept.
+        """
+        tokens = self.batch_size * self.seq_len
+        repeated = block_recomputed_flops(
+            tokens, self.seq_len, self.d_model, self.d_ff, scores=scores, recompute=self.recompute, result_needed=True
+        )
+        kept = 0 if qkv or not self.recompute else 2 * tokens * 3 * self.d_model**2
+        return self.n_layer * (repeated - kept)
 
-    `qkv` is whether a block that is computed again repeats its first product, whose input is kept.
-    """
-    p = params
-    tokens = p.batch_size * p.seq_len
-    repeated = block_recomputed_flops(
-        tokens, p.seq_len, p.d_model, p.d_ff, scores=scores, recompute=p.recompute, result_needed=True
-    )
-    kept = 0 if qkv or not p.recompute else 2 * tokens * 3 * p.d_model**2
-    return p.n_layer * (repeated - kept)
+    def within_microbatches(self, data: Data) -> Data:
+        """Return the data with the indices of masked tokens counted from the first token of their microbatch."""
+        tokens = self.batch_size // self.microbatches * self.seq_len
+        return replace(data, batches=tuple({**batch, "masked": batch["masked"] % tokens} for batch in data.batches))
 
+    def adamw(self) -> AdamW:
+        """Return BERT's settings (Devlin et al., 2019, A.2), without warm-up and decay of the learning rate.
 
-def within_microbatches(params: BertParams, data: Data) -> Data:
-    """Return the data with the indices of masked tokens counted from the first token of their microbatch."""
-    tokens = params.batch_size // params.microbatches * params.seq_len
-    return replace(data, batches=tuple({**batch, "masked": batch["masked"] % tokens} for batch in data.batches))
+        It is inversely proportional to the width (Yang et al., 2022), so that the small size of checks learns quickly.
+        """
+        rate = LEARNING_RATE * SIZES["base"]["d_model"] / self.d_model
+        return AdamW(learning_rate=rate, beta_1=0.9, beta_2=0.999, eps=1e-6, weight_decay=0.01)
+
+    def weight_shapes(self) -> Shapes:
+        """Return the shape of every weight by name, in order of use; a `kernel` is [inputs, outputs]."""
+        shapes: Shapes = {
+            "wte": (self.vocab_size, self.d_model),
+            "wpe": (self.positions, self.d_model),
+            "wtt": (self.family.token_types, self.d_model),
+            **norm_shapes("ln_embed", self.d_model),
+        }
+        for layer in range(self.n_layer):
+            shapes |= block_shapes(f"h.{layer}", self.d_model, self.d_ff)
+        shapes |= linear_shapes("head_fc", self.d_model, self.d_model)
+        shapes |= norm_shapes("head_ln", self.d_model)
+        return shapes | {"lm_head_bias": (self.vocab_size,)}
+
+    def masked_tokens(self, rng: np.random.Generator, batches: int) -> tuple[Mapping[str, np.ndarray], ...]:
+        """Return batches of `tokens` [B, T], and of the masked the indices among all B·T and the true `targets`, [N].
+
+        The neighbours of a masked token tell what it was, because a token is mostly followed by a fixed other.
+        """
+        mask_token = self.vocab_size - 1
+
+        def masked(tokens_BT: np.ndarray) -> Mapping[str, np.ndarray]:
+            order_BT = rng.random(tokens_BT.shape).argsort(axis=1)
+            positions_BM = np.sort(order_BT[:, : self.masked_len], axis=1)
+            masked_N = (positions_BM + self.seq_len * np.arange(self.batch_size)[:, None]).ravel().astype(np.int32)
+            targets_N = tokens_BT.ravel()[masked_N]
+            random_N = rng.integers(mask_token, size=self.masked, dtype=np.int32)
+            chance_N = rng.random(self.masked)
+            given_N = np.where(
+                chance_N < REPLACED, mask_token, np.where(chance_N < REPLACED + RANDOM, random_N, targets_N)
+            )
+            tokens_BT.reshape(-1)[masked_N] = given_N
+            return {"tokens": tokens_BT, "masked": masked_N, "targets": targets_N}
+
+        return tuple(map(masked, sequences(self.batch_size, self.seq_len, mask_token, rng, batches)))
 
 
 @hookimpl
-def make_problem() -> Problem:
-    """Make the BERT problem."""
-    return Bert()
-
-
-def adamw(params: BertParams) -> AdamW:
-    """Return BERT's settings (Devlin et al., 2019, A.2), without warm-up and decay of the learning rate.
-
-    It is inversely proportional to the width (Yang et al., 2022), so that the small size of checks learns in few steps.
-    """
-    rate = LEARNING_RATE * SIZES["base"]["d_model"] / params.d_model
-    return AdamW(learning_rate=rate, beta_1=0.9, beta_2=0.999, eps=1e-6, weight_decay=0.01)
-
-
-def weight_shapes(params: BertParams) -> Shapes:
-    """Return the shape of every weight by name, in order of use; a `kernel` is [inputs, outputs]."""
-    p = params
-    shapes: Shapes = {
-        "wte": (p.vocab_size, p.d_model),
-        "wpe": (p.positions, p.d_model),
-        "wtt": (p.family.token_types, p.d_model),
-        **norm_shapes("ln_embed", p.d_model),
-    }
-    for layer in range(p.n_layer):
-        shapes |= block_shapes(f"h.{layer}", p.d_model, p.d_ff)
-    shapes |= linear_shapes("head_fc", p.d_model, p.d_model)
-    shapes |= norm_shapes("head_ln", p.d_model)
-    return shapes | {"lm_head_bias": (p.vocab_size,)}
-
-
-def masked_tokens(params: BertParams, rng: np.random.Generator, batches: int) -> tuple[Mapping[str, np.ndarray], ...]:
-    """Return batches of `tokens` [B, T], and of the masked ones the indices among all B·T and the true `targets`, [N].
-
-    The neighbours of a masked token tell what it was, because a token is mostly followed by a fixed other.
-    """
-    p = params
-    mask_token = p.vocab_size - 1
-
-    def masked(tokens_BT: np.ndarray) -> Mapping[str, np.ndarray]:
-        order_BT = rng.random(tokens_BT.shape).argsort(axis=1)
-        positions_BM = np.sort(order_BT[:, : p.masked_len], axis=1)
-        masked_N = (positions_BM + p.seq_len * np.arange(p.batch_size)[:, None]).ravel().astype(np.int32)
-        targets_N = tokens_BT.ravel()[masked_N]
-        random_N = rng.integers(mask_token, size=p.masked, dtype=np.int32)
-        chance_N = rng.random(p.masked)
-        given_N = np.where(chance_N < REPLACED, mask_token, np.where(chance_N < REPLACED + RANDOM, random_N, targets_N))
-        tokens_BT.reshape(-1)[masked_N] = given_N
-        return {"tokens": tokens_BT, "masked": masked_N, "targets": targets_N}
-
-    return tuple(map(masked, sequences(p.batch_size, p.seq_len, mask_token, rng, batches)))
+def define_problem() -> type[Problem]:
+    """Return the BERT problem."""
+    return Bert

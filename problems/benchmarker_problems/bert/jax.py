@@ -18,7 +18,7 @@ from jax import Array
 from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
 from benchmarker_problems.attention.jax import FUSED_EXCLUSIONS, Kernel, fused_kernel, recomputes_scores
-from benchmarker_problems.bert import BertParams, adamw, recomputed_flops, within_microbatches
+from benchmarker_problems.bert import Bert
 from benchmarker_problems.layers.jax import TransformerBlock, cross_entropy
 from benchmarker_problems.steps import DONE
 from benchmarker_problems.steps.jax import Weights, apply, workload
@@ -33,14 +33,14 @@ def describe_workload() -> Support:
 class BertModel(nn.Module):
     """The whole model; the decoder of the output head uses the weights of the embedding."""
 
-    params: BertParams
+    problem: Bert
     dtype: Any
     kernel: Kernel
 
     @nn.compact
     def __call__(self, tokens_BT: Array, masked_N: Array) -> Array:
         """Return the logits of every position, [B, T, V], or of the masked, [N, V]."""
-        p, init = self.params, nn.initializers.normal(0.02)
+        p, init = self.problem, nn.initializers.normal(0.02)
         eps = p.family.layer_norm_eps
         layer_norm = partial(nn.LayerNorm, epsilon=eps)
         wte_VC = self.param("wte", init, (p.vocab_size, p.d_model))
@@ -72,31 +72,31 @@ def gather_masked(x_BTC: Array, masked_N: Array) -> Array:
 
 
 @hookimpl
-def build_workload(framework: JaxFramework, case: Case, params: BertParams, data: Data) -> Workload:
+def build_workload(framework: JaxFramework, case: Case, problem: Bert, data: Data) -> Workload:
     """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights."""
-    p, kernel = params, fused_kernel(case)
+    p, kernel = problem, fused_kernel(case)
     logits_of, loss_of = functions(p, DTYPES[PRECISIONS[case.precision].compute], kernel)
     return workload(
         framework,
         case,
-        within_microbatches(p, data),
+        p.within_microbatches(data),
         "logits",
         logits_of,
         loss_of,
         terms=p.masked,
         inputs=("tokens", "masked"),
-        settings=adamw(p),
+        settings=p.adamw(),
         microbatches=p.microbatches,
-        recomputed_flops=recomputed_flops(p, scores=recomputes_scores(p.impl, kernel), qkv=case.device != "cpu"),
+        recomputed_flops=p.recomputed_flops(scores=recomputes_scores(p.impl, kernel), qkv=case.device != "cpu"),
     )
 
 
-def functions(params: BertParams, dtype: Any, kernel: Kernel) -> tuple[Callable[..., Array], Callable[..., Array]]:
+def functions(problem: Bert, dtype: Any, kernel: Kernel) -> tuple[Callable[..., Array], Callable[..., Array]]:
     """Return (weights, tokens, masked) to logits and (…, targets) to loss as functions; products in `dtype`."""
-    model = BertModel(params, dtype, kernel)
+    model = BertModel(problem, dtype, kernel)
 
     def loss_of(weights: Weights, tokens: Array, masked: Array, targets: Array) -> Array:
         logits_V = apply(model, weights, tokens, masked)
-        return cross_entropy(logits_V if params.head == "masked" else gather_masked(logits_V, masked), targets)
+        return cross_entropy(logits_V if problem.head == "masked" else gather_masked(logits_V, masked), targets)
 
     return partial(apply, model), loss_of

@@ -1,7 +1,7 @@
 """BERT in NumPy: the functions of the reference, on BLAS, in the type of the weights."""
 
 from benchmarker import Case, Data, Support, Workload, hookimpl
-from benchmarker_problems.bert import BertParams
+from benchmarker_problems.bert import Bert
 from benchmarker_problems.bert.reference import forward
 from benchmarker_problems.steps.numpy import DONE, workload
 
@@ -13,11 +13,11 @@ def describe_workload() -> Support:
 
 
 @hookimpl
-def build_workload(case: Case, params: BertParams, data: Data) -> Workload:
+def build_workload(case: Case, problem: Bert, data: Data) -> Workload:
     """Build a step: the logits of one batch."""
     return workload(
         case,
         data,
         "logits",
-        lambda weights, batch: forward(weights, batch["tokens"], batch["masked"], params, params.impl),
+        lambda weights, batch: forward(weights, batch["tokens"], batch["masked"], problem, problem.impl),
     )

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
 from benchmarker_problems.attention.torch import recomputes_scores
-from benchmarker_problems.bert import BertParams, adamw, recomputed_flops, within_microbatches
+from benchmarker_problems.bert import Bert
 from benchmarker_problems.layers.torch import TransformerBlock, cross_entropy
 from benchmarker_problems.steps import DONE
 from benchmarker_problems.steps.torch import load, plainly, recomputing, workload
@@ -26,10 +26,10 @@ def describe_workload() -> Support:
 class BertModel(nn.Module):
     """The whole model; the decoder of the output head uses the weights of the embedding."""
 
-    def __init__(self, params: BertParams) -> None:
+    def __init__(self, problem: Bert) -> None:
         super().__init__()
-        p, eps = params, params.family.layer_norm_eps
-        self.params = p
+        p, eps = problem, problem.family.layer_norm_eps
+        self.problem = p
         self.wte = nn.Parameter(torch.empty(p.vocab_size, p.d_model))
         self.wpe = nn.Parameter(torch.empty(p.positions, p.d_model))
         self.wtt = nn.Parameter(torch.empty(p.family.token_types, p.d_model))
@@ -45,14 +45,14 @@ class BertModel(nn.Module):
 
     def forward(self, tokens_BT: Tensor, masked_N: Tensor) -> Tensor:
         """Return the logits of every position, [B, T, V], or of the masked, [N, V]."""
-        first = self.params.family.first_position
+        first = self.problem.family.first_position
         with scope("embed"):
             x_BTC = F.embedding(tokens_BT, self.wte) + (self.wpe[first : first + tokens_BT.shape[1]] + self.wtt[0])
         with scope("ln_embed"):
             x_BTC = self.ln_embed(x_BTC)
         for block in self.h:
             x_BTC = self.run(block, x_BTC)
-        x_C = x_BTC if self.params.head == "all" else gather_masked(x_BTC, masked_N)
+        x_C = x_BTC if self.problem.head == "all" else gather_masked(x_BTC, masked_N)
         with scope("head_fc"):
             x_C = self.head_fc(x_C)
         with scope("head_gelu"):
@@ -70,9 +70,9 @@ def gather_masked(x_BTC: Tensor, masked_N: Tensor) -> Tensor:
 
 
 @hookimpl
-def build_workload(framework: TorchFramework, case: Case, params: BertParams, data: Data) -> Workload:
+def build_workload(framework: TorchFramework, case: Case, problem: Bert, data: Data) -> Workload:
     """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights."""
-    p, types = params, PRECISIONS[case.precision]
+    p, types = problem, PRECISIONS[case.precision]
     model = load(framework, lambda: BertModel(p), data, DTYPES[types.parameter])
     scores = recomputes_scores(p.impl, False, p.head_dim, DTYPES[types.compute], framework.device)
 
@@ -83,14 +83,14 @@ def build_workload(framework: TorchFramework, case: Case, params: BertParams, da
     return workload(
         framework,
         case,
-        within_microbatches(p, data),
+        p.within_microbatches(data),
         model,
         "logits",
         model,
         loss_of,
         terms=p.masked,
         inputs=("tokens", "masked"),
-        settings=adamw(p),
+        settings=p.adamw(),
         microbatches=p.microbatches,
-        recomputed_flops=recomputed_flops(p, scores=scores),
+        recomputed_flops=p.recomputed_flops(scores=scores),
     )

@@ -10,7 +10,7 @@ from jax import Array
 
 from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
-from benchmarker_problems.cg import TINY, CgParams
+from benchmarker_problems.cg import TINY, Cg
 from benchmarker_problems.spmv.jax import Matrix, put_matrix
 
 State = tuple[Array, Array, Array, Array]
@@ -53,12 +53,12 @@ def solver(
 
 
 @hookimpl
-def build_workload(framework: JaxFramework, case: Case, params: CgParams, data: Data) -> Workload:
+def build_workload(framework: JaxFramework, case: Case, problem: Cg, data: Data) -> Workload:
     """Build a step: the iterations for one right-hand side."""
     dtype = DTYPES[PRECISIONS[case.precision].parameter]
-    matrix, multiply = put_matrix(framework, data.weights, params.format, dtype)
+    matrix, multiply = put_matrix(framework, data.weights, problem.format, dtype)
     batches = cycle([framework.put(batch["b"], dtype) for batch in data.batches])
-    function = jax.jit(solver(multiply, params.iterations))
+    function = jax.jit(solver(multiply, problem.iterations))
 
     def step() -> tuple[Array, Array]:
         return function(matrix, next(batches))

@@ -10,14 +10,14 @@ import numpy as np
 from scipy.linalg import get_blas_funcs
 
 from benchmarker import Data, Workload, hookimpl
-from benchmarker_problems.cg import TINY, CgParams
+from benchmarker_problems.cg import TINY, Cg
 from benchmarker_problems.spmv.numpy import describe_workload, make_matrix
 
 __all__ = ["build_workload", "describe_workload"]
 
 
 @hookimpl
-def build_workload(params: CgParams, data: Data) -> Workload:
+def build_workload(problem: Cg, data: Data) -> Workload:
     """Build a step: the iterations for one right-hand side."""
     matrix = make_matrix(data.weights)
     batches = cycle([batch["b"] for batch in data.batches])
@@ -27,7 +27,7 @@ def build_workload(params: CgParams, data: Data) -> Workload:
         b_N = next(batches)
         x_N, r_N, p_N = np.zeros_like(b_N), b_N.copy(), b_N.copy()
         rho = dot(r_N, r_N)
-        for _ in range(params.iterations):
+        for _ in range(problem.iterations):
             q_N = matrix @ p_N
             alpha = rho / (dot(p_N, q_N) + TINY)
             axpy(p_N, x_N, a=alpha)

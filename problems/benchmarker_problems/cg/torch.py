@@ -9,7 +9,7 @@ from torch import Tensor
 
 from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
-from benchmarker_problems.cg import TINY, CgParams
+from benchmarker_problems.cg import TINY, Cg
 from benchmarker_problems.spmv.torch import put_matrix
 
 
@@ -20,10 +20,10 @@ def describe_workload() -> Support:
 
 
 @hookimpl
-def build_workload(framework: TorchFramework, case: Case, params: CgParams, data: Data) -> Workload:
+def build_workload(framework: TorchFramework, case: Case, problem: Cg, data: Data) -> Workload:
     """Build a step: the iterations for one right-hand side."""
     dtype = DTYPES[PRECISIONS[case.precision].parameter]
-    multiply = put_matrix(framework, data.weights, params.format, dtype)
+    multiply = put_matrix(framework, data.weights, problem.format, dtype)
     batches = cycle([framework.put(batch["b"], dtype) for batch in data.batches])
 
     def iterate(x_N: Tensor, r_N: Tensor, p_N: Tensor, rho: Tensor) -> Tensor:
@@ -47,7 +47,7 @@ def build_workload(framework: TorchFramework, case: Case, params: CgParams, data
         x_N, r_N, p_N = torch.zeros_like(b_N), b_N.clone(), b_N.clone()
         with scope("dot_bb"):
             rho = torch.dot(b_N, b_N)
-        for _ in range(params.iterations):
+        for _ in range(problem.iterations):
             rho = iteration(x_N, r_N, p_N, rho)
         return x_N, rho.sqrt()
 

@@ -5,12 +5,12 @@ Sizes and bandwidths are those of NCCL Tests (doc/PERFORMANCE.md, github.com/NVI
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import PRECISIONS, STORED_FLOATS, Cost, Data, Mode, Parallel, Problem, UserError, hookimpl
+from benchmarker import PRECISIONS, STORED_FLOATS, Cost, Data, IsExchange, Mode, Problem, UserError, hookimpl
 from benchmarker import Collective as Exchange
 
 PRECISIONS_DONE: Mapping[Mode, tuple[str, ...]] = {"inference": STORED_FLOATS}
@@ -22,8 +22,16 @@ _LARGEST = 4
 
 
 @dataclass(frozen=True)
-class CollectiveParams:
-    """Operation and size."""
+class Collective(IsExchange):
+    """One exchange between all devices."""
+
+    summary = "collectives: all_reduce, all_gather, ... between several devices (--devices)"
+    accelerator = {"bytes": 2**28}
+    cost_formula = (
+        "flops = 0\n"
+        "bytes = devices·(input + output): each is --bytes, but the input of all_gather and the output of "
+        "reduce_scatter are --bytes / devices"
+    )
 
     op: Annotated[
         Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send_recv"],
@@ -33,65 +41,43 @@ class CollectiveParams:
         2**20
     )
 
-
-class Collective(Problem):
-    """One exchange between all devices."""
-
-    summary = "collectives: all_reduce, all_gather, ... between several devices (--devices)"
-    params = CollectiveParams
-    accelerator = {"bytes": 2**28}
-    cost_formula = (
-        "flops = 0\n"
-        "bytes = devices·(input + output): each is --bytes, but the input of all_gather and the output of "
-        "reduce_scatter are --bytes / devices"
-    )
-
-    def __init__(self, devices: int = 1) -> None:
-        self.devices = devices
-
-    def on(self, devices: int, parallel: Parallel = "none") -> Problem:
-        """Return the exchange between so many devices."""
-        return Collective(devices)
-
-    def title(self, params: CollectiveParams, mode: Mode) -> str:
+    def title(self, mode: Mode) -> str:
         """Return the operation and the size: `all_reduce 1 MiB`."""
-        return f"{params.op} {_size(params.bytes)}"
+        return f"{self.op} {_size(self.bytes)}"
 
-    def refuse(self, params: CollectiveParams, mode: Mode) -> None:
+    def refuse(self, mode: Mode) -> None:
         """Refuse what cannot be divided among the devices, and a message from a device to itself."""
         unit = _WIDEST_BYTES * self.devices
-        if params.bytes % unit:
+        if self.bytes % unit:
             raise UserError(
-                f"--bytes={params.bytes} is not a multiple of {unit}, 8 for each device; "
-                f"for example --bytes={max(1, params.bytes // unit) * unit}"
+                f"--bytes={self.bytes} is not a multiple of {unit}, 8 for each device; "
+                f"for example --bytes={max(1, self.bytes // unit) * unit}"
             )
-        if params.op == "send_recv" and self.devices == 1:
+        if self.op == "send_recv" and self.devices == 1:
             raise UserError("--op=send_recv needs several devices; give --devices=2")
 
-    def scopes(self, params: CollectiveParams, mode: Mode) -> Mapping[str, int]:
+    def scopes(self, mode: Mode) -> Mapping[str, int]:
         """Return the exchange, the only part."""
         return {"collective": 1}
 
-    def bound(self, params: CollectiveParams, mode: Mode, precision: str) -> float:
+    def bound(self, mode: Mode, precision: str) -> float:
         """Return 0: sums of small whole numbers are exact, in short types as well."""
         return 0.0
 
-    def cost(self, params: CollectiveParams, mode: Mode, precision: str) -> Cost:
+    def cost(self, mode: Mode, precision: str) -> Cost:
         """Count one exchange, which is one sample."""
-        read = params.bytes if params.op == "all_gather" else self.devices * params.bytes
-        written = params.bytes if params.op == "reduce_scatter" else self.devices * params.bytes
+        read = self.bytes if self.op == "all_gather" else self.devices * self.bytes
+        written = self.bytes if self.op == "reduce_scatter" else self.devices * self.bytes
         return Cost(0, read + written, 1)
 
-    def collectives(
-        self, params: CollectiveParams, mode: Mode, precision: str, parallel: Parallel, devices: int
-    ) -> tuple[Exchange, ...]:
+    def collectives(self, mode: Mode, precision: str) -> tuple[Exchange, ...]:
         """Return the one exchange."""
-        return (Exchange(params.op, 1, params.bytes),) if devices > 1 else ()
+        return (Exchange(self.op, 1, self.bytes),) if self.devices > 1 else ()
 
-    def data(self, params: CollectiveParams, precision: str, rng: np.random.Generator, batches: int) -> Data:
+    def data(self, precision: str, rng: np.random.Generator, batches: int) -> Data:
         """Draw whole numbers; the input of each device in each batch is a window of them, shifted by one element."""
-        n = params.bytes // PRECISIONS[precision].parameter_bytes
-        n //= self.devices if params.op == "all_gather" else 1
+        n = self.bytes // PRECISIONS[precision].parameter_bytes
+        n //= self.devices if self.op == "all_gather" else 1
         dtype = np.float64 if precision == "fp64" else np.float32
         drawn = rng.integers(-_LARGEST, _LARGEST, n + batches * self.devices, dtype=np.int8, endpoint=True)
         whole = drawn.astype(dtype)
@@ -105,15 +91,15 @@ class Collective(Problem):
             ),
         )
 
-    def small(self, params: CollectiveParams) -> CollectiveParams:
+    def small(self) -> Self:
         """Return the same exchange of at most 512 bytes for each device."""
-        return replace(params, bytes=min(params.bytes, _SMALL * _WIDEST_BYTES * self.devices))
+        return replace(self, bytes=min(self.bytes, _SMALL * _WIDEST_BYTES * self.devices))
 
-    def reference(self, params: CollectiveParams, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
+    def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
         """Yield what every device has afterwards."""
         for batch in data.batches:
             inputs = [batch[name(rank)].astype(np.float64) for rank in range(self.devices)]
-            yield {name(rank): result(params.op, inputs, rank) for rank in range(self.devices)}
+            yield {name(rank): result(self.op, inputs, rank) for rank in range(self.devices)}
 
 
 def name(rank: int) -> str:
@@ -158,6 +144,6 @@ def _size(size: int) -> str:
 
 
 @hookimpl
-def make_problem() -> Problem:
-    """Make the collectives between any number of devices."""
-    return Collective()
+def define_problem() -> type[Problem]:
+    """Return the collectives between any number of devices."""
+    return Collective

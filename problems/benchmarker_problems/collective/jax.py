@@ -10,7 +10,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.jax import AXIS, DTYPES, JaxFramework
-from benchmarker_problems.collective import PRECISIONS_DONE, CollectiveParams, name, trouble
+from benchmarker_problems.collective import PRECISIONS_DONE, Collective, name, trouble
 
 
 @hookimpl
@@ -20,7 +20,7 @@ def describe_workload() -> Support:
 
 
 @hookimpl
-def build_workload(framework: JaxFramework, case: Case, params: CollectiveParams, data: Data) -> Workload:
+def build_workload(framework: JaxFramework, case: Case, problem: Collective, data: Data) -> Workload:
     """Build a step: one exchange between the shards of an array."""
     dtype = DTYPES[PRECISIONS[case.precision].parameter]
     devices = len(framework.devices)
@@ -30,7 +30,7 @@ def build_workload(framework: JaxFramework, case: Case, params: CollectiveParams
         shards = [framework.put(batch[name(number)], dtype, device) for number, device in framework.own.items()]
         return jax.make_array_from_single_device_arrays((devices * len(shards[0]),), sharding, shards)
 
-    exchange = _operation(params.op, devices)
+    exchange = _operation(problem.op, devices)
 
     def collective(shard: Array) -> Array:
         with jax.named_scope("collective"):
@@ -59,7 +59,7 @@ def build_workload(framework: JaxFramework, case: Case, params: CollectiveParams
 
     def verify(result: Array) -> str | None:
         found = outputs(result)
-        texts = (trouble(params.op, last, number, found[name(number)]) for number in framework.own)
+        texts = (trouble(problem.op, last, number, found[name(number)]) for number in framework.own)
         return next((text for text in texts if text), None)
 
     return Workload(step, outputs, verify=verify)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
-from benchmarker_problems.collective import PRECISIONS_DONE, CollectiveParams, name, trouble
+from benchmarker_problems.collective import PRECISIONS_DONE, Collective, name, trouble
 
 # PyTorch 2.13 renamed them.
 _all_gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
@@ -24,7 +24,7 @@ def describe_workload() -> Support:
 
 
 @hookimpl
-def build_workload(framework: TorchFramework, case: Case, params: CollectiveParams, data: Data) -> Workload:
+def build_workload(framework: TorchFramework, case: Case, problem: Collective, data: Data) -> Workload:
     """Build a step: one exchange. PyTorch reduces and broadcasts in place, so repeated sums overflow.
 
     The step therefore returns nothing; the result at full size is verified in an exchange of fresh inputs.
@@ -33,7 +33,7 @@ def build_workload(framework: TorchFramework, case: Case, params: CollectivePara
     dtype = DTYPES[PRECISIONS[case.precision].parameter]
     own = name(framework.rank)
     inputs = [framework.put(batch[own], dtype) for batch in data.batches]
-    exchange, output = _operation(params.op, framework, inputs[0])
+    exchange, output = _operation(problem.op, framework, inputs[0])
     exchange = framework.compiled(exchange, case.compile)
     batches = cycle(inputs)
     last = inputs[0]
@@ -52,7 +52,7 @@ def build_workload(framework: TorchFramework, case: Case, params: CollectivePara
         fresh = framework.put(data.batches[0][own], dtype)
         exchange(fresh)
         framework.synchronize(None)
-        return trouble(params.op, data.batches[0], framework.rank, _host(fresh if output is None else output))
+        return trouble(problem.op, data.batches[0], framework.rank, _host(fresh if output is None else output))
 
     return Workload(step, outputs, verify=verify)
 

@@ -6,7 +6,7 @@ Shapes: B batch, X axes of the image (one to three), Y those of the output, K th
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import numpy as np
 from msgspec import Meta
@@ -29,8 +29,19 @@ IMAGE_SIZES = {1: 3136, 2: 56, 3: 14}
 
 
 @dataclass(frozen=True)
-class ConvParams:
-    """Shape of the convolution; sizes hold for each dimension."""
+class Conv(Problem):
+    """One convolution without bias; `forward_backward` adds the gradients of the image and of the kernel.
+
+    The padding is the same on both sides, which every framework can do.
+    """
+
+    summary = "convolution in 1, 2 or 3 dimensions, with stride, padding, dilation and groups"
+    accelerator = {"batch_size": 128, "in_channels": 256, "out_channels": 256}
+    cost_formula = (
+        "flops = 2·B·out_channels·in_channels/groups·kernel_size^dims·out_size^dims, including products with padding,\n"
+        "        three times that with backward\n"
+        "bytes = image, kernel and output once, with backward also their gradients"
+    )
 
     dims: Annotated[int, Meta(ge=1, le=3, description="dimensions of an image")] = 2
     batch_size: Annotated[int, Meta(ge=1, description="images per step")] = 8
@@ -82,59 +93,42 @@ class ConvParams:
             "out": (p.batch_size, *p.dims * (p.out_size,), p.out_channels),
         }
 
-
-class Conv(Problem):
-    """One convolution without bias; `forward_backward` adds the gradients of the image and of the kernel.
-
-    The padding is the same on both sides, which every framework can do.
-    """
-
-    summary = "convolution in 1, 2 or 3 dimensions, with stride, padding, dilation and groups"
-    params = ConvParams
-    accelerator = {"batch_size": 128, "in_channels": 256, "out_channels": 256}
-    cost_formula = (
-        "flops = 2·B·out_channels·in_channels/groups·kernel_size^dims·out_size^dims, including products with padding,\n"
-        "        three times that with backward\n"
-        "bytes = image, kernel and output once, with backward also their gradients"
-    )
-
-    def title(self, params: ConvParams, mode: Mode) -> str:
+    def title(self, mode: Mode) -> str:
         """Return kernel, channels, batch and image: `conv2d 3×3 64→64, B=8 56×56`; then what is not the default."""
-        p = params
-        kernel, image = ("×".join(p.dims * (str(size),)) for size in (p.kernel_size, p.image_size))
+        kernel, image = ("×".join(self.dims * (str(size),)) for size in (self.kernel_size, self.image_size))
         rare = {
-            f" s={p.stride}": p.stride > 1,
-            f" p={p.padding}": p.padding != p.half_span,
-            f" d={p.dilation}": p.dilation > 1,
-            f" g={p.groups}": p.groups > 1,
-            f" {p.layout}": p.layout != ConvParams.layout,
+            f" s={self.stride}": self.stride > 1,
+            f" p={self.padding}": self.padding != self.half_span,
+            f" d={self.dilation}": self.dilation > 1,
+            f" g={self.groups}": self.groups > 1,
+            f" {self.layout}": self.layout != Conv.layout,
             " fwd+bwd": mode == "forward_backward",
         }
-        what = f"conv{p.dims}d {kernel} {p.in_channels}→{p.out_channels}, B={p.batch_size} {image}"
+        what = f"conv{self.dims}d {kernel} {self.in_channels}→{self.out_channels}, B={self.batch_size} {image}"
         return what + "".join(text for text, shown in rare.items() if shown)
 
-    def scopes(self, params: ConvParams, mode: Mode) -> Mapping[str, int]:
+    def scopes(self, mode: Mode) -> Mapping[str, int]:
         """Return the convolution, the only part."""
         return {"conv": 1}
 
-    def cost(self, params: ConvParams, mode: Mode, precision: str) -> Cost:
+    def cost(self, mode: Mode, precision: str) -> Cost:
         """Count the products; the gradients of the image and of the kernel take as many each."""
-        sizes = {name: int(np.prod(shape)) for name, shape in params.shapes.items()}
-        flops = 2 * sizes["out"] * sizes["w"] // params.out_channels
+        sizes = {name: int(np.prod(shape)) for name, shape in self.shapes.items()}
+        flops = 2 * sizes["out"] * sizes["w"] // self.out_channels
         moved = sum(sizes.values()) * PRECISIONS[precision].parameter_bytes
         if mode == "inference":
-            return Cost(flops, moved, params.batch_size)
-        return Cost(3 * flops, 2 * moved, params.batch_size)
+            return Cost(flops, moved, self.batch_size)
+        return Cost(3 * flops, 2 * moved, self.batch_size)
 
-    def parts(self, params: ConvParams, mode: Mode, precision: str) -> Mapping[str, Work]:
+    def parts(self, mode: Mode, precision: str) -> Mapping[str, Work]:
         """Return the convolution, the only part."""
-        cost = self.cost(params, mode, precision)
+        cost = self.cost(mode, precision)
         return {"conv": Work(cost.flops, cost.bytes)}
 
-    def data(self, params: ConvParams, precision: str, rng: np.random.Generator, batches: int) -> Data:
+    def data(self, precision: str, rng: np.random.Generator, batches: int) -> Data:
         """Draw image, kernel and the gradient of the output from a normal distribution, with the channels last."""
         dtype = np.float64 if precision == "fp64" else np.float32
-        shapes = params.shapes
+        shapes = self.shapes
         drawn = {"x": shapes["x"], "w": shapes["w"], "d_out": shapes["out"]}
         return Data(
             {},
@@ -143,39 +137,37 @@ class Conv(Problem):
             ),
         )
 
-    def small(self, params: ConvParams) -> ConvParams:
+    def small(self) -> Self:
         """Return the same kind of convolution (depthwise, grouped or neither), of few elements and channels."""
-        p = params
-        depthwise = 1 < p.groups == p.in_channels
-        groups = 4 if depthwise else min(p.groups, 2)
-        kernel_size, dilation = min(p.kernel_size, 5), min(p.dilation, 2)
+        depthwise = 1 < self.groups == self.in_channels
+        groups = 4 if depthwise else min(self.groups, 2)
+        kernel_size, dilation = min(self.kernel_size, 5), min(self.dilation, 2)
         return replace(
-            p,
+            self,
             batch_size=2,
             in_channels=4 if depthwise else 6,
             out_channels=8,
-            image_size=min(p.image_size, 11),
+            image_size=min(self.image_size, 11),
             kernel_size=kernel_size,
-            stride=min(p.stride, 3),
-            padding=min(p.padding, dilation * (kernel_size - 1)),
+            stride=min(self.stride, 3),
+            padding=min(self.padding, dilation * (kernel_size - 1)),
             dilation=dilation,
             groups=groups,
         )
 
-    def reference(self, params: ConvParams, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
+    def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
         """Yield the output, and in `forward_backward` also the gradients of image and kernel; the channels are last."""
-        p = params
         for batch in data.batches:
             x_BXI, w_KIO, d_out_BYO = (batch[name].astype(np.float64) for name in ("x", "w", "d_out"))
-            out_BYO, pullback = convolve(x_BXI, w_KIO, p.stride, p.padding, p.dilation, p.groups)
+            out_BYO, pullback = convolve(x_BXI, w_KIO, self.stride, self.padding, self.dilation, self.groups)
             gradients = pullback(d_out_BYO) if mode == "forward_backward" else ()
             yield dict(zip(OUTPUTS, (out_BYO, *gradients), strict=False))
 
 
 @hookimpl
-def make_problem() -> Problem:
-    """Make the convolution problem."""
-    return Conv()
+def define_problem() -> type[Problem]:
+    """Return the convolution problem."""
+    return Conv
 
 
 def channels_first(name: str, value: np.ndarray) -> np.ndarray:

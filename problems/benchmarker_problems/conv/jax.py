@@ -9,7 +9,7 @@ from jax import Array, lax
 
 from benchmarker import PRECISIONS, Case, Data, Mode, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
-from benchmarker_problems.conv import INPUTS, OUTPUTS, PRECISIONS_DONE, ConvParams, channels_first, channels_last
+from benchmarker_problems.conv import INPUTS, OUTPUTS, PRECISIONS_DONE, Conv, channels_first, channels_last
 
 
 @hookimpl
@@ -18,9 +18,9 @@ def describe_workload() -> Support:
     return Support(PRECISIONS_DONE)
 
 
-def step_function(params: ConvParams, mode: Mode) -> Callable[..., tuple[Array, ...]]:
+def step_function(problem: Conv, mode: Mode) -> Callable[..., tuple[Array, ...]]:
     """Return the function from (x, w) to (out,), or with backward from (x, w, d_out) to (out, d_x, d_w)."""
-    p = params
+    p = problem
     axes = "DHW"[3 - p.dims :]
     image, kernel = (f"N{axes}C", f"{axes}IO") if p.layout == "channels_last" else (f"NC{axes}", f"OI{axes}")
 
@@ -47,11 +47,11 @@ def step_function(params: ConvParams, mode: Mode) -> Callable[..., tuple[Array, 
 
 
 @hookimpl
-def build_workload(framework: JaxFramework, case: Case, params: ConvParams, data: Data) -> Workload:
+def build_workload(framework: JaxFramework, case: Case, problem: Conv, data: Data) -> Workload:
     """Build a step: one convolution; in `forward_backward` also the gradients of image and kernel, by `vjp`."""
     dtype = DTYPES[PRECISIONS[case.precision].parameter]
-    function = jax.jit(step_function(params, case.mode))
-    is_first = params.layout == "channels_first"
+    function = jax.jit(step_function(problem, case.mode))
+    is_first = problem.layout == "channels_first"
 
     def put(name: str, value: np.ndarray) -> Array:
         return framework.put(channels_first(name, value) if is_first else value, dtype)

@@ -1,7 +1,7 @@
 """Convolution in NumPy: the function of the reference, a copy of the patches and one product for each group."""
 
 from benchmarker import Case, Data, Support, Workload, hookimpl
-from benchmarker_problems.conv import ConvParams
+from benchmarker_problems.conv import Conv
 from benchmarker_problems.conv.reference import convolve
 from benchmarker_problems.steps.numpy import DONE, workload
 
@@ -13,9 +13,9 @@ def describe_workload() -> Support:
 
 
 @hookimpl
-def build_workload(case: Case, params: ConvParams, data: Data) -> Workload:
+def build_workload(case: Case, problem: Conv, data: Data) -> Workload:
     """Build a step: one convolution."""
-    p = params
+    p = problem
     return workload(
         case, data, "out", lambda _, batch: convolve(batch["x"], batch["w"], p.stride, p.padding, p.dilation, p.groups)
     )

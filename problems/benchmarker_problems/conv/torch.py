@@ -10,7 +10,7 @@ from torch import Tensor
 
 from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
-from benchmarker_problems.conv import INPUTS, OUTPUTS, PRECISIONS_DONE, ConvParams, channels_first, channels_last
+from benchmarker_problems.conv import INPUTS, OUTPUTS, PRECISIONS_DONE, Conv, channels_first, channels_last
 
 FUNCTIONS = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 
@@ -22,9 +22,9 @@ def describe_workload() -> Support:
 
 
 @hookimpl
-def build_workload(framework: TorchFramework, case: Case, params: ConvParams, data: Data) -> Workload:
+def build_workload(framework: TorchFramework, case: Case, problem: Conv, data: Data) -> Workload:
     """Build a step: one convolution; in `forward_backward` also the gradients of image and kernel, by autograd."""
-    p, dtype = params, DTYPES[PRECISIONS[case.precision].parameter]
+    p, dtype = problem, DTYPES[PRECISIONS[case.precision].parameter]
 
     def put(name: str, value: np.ndarray) -> Tensor:
         if p.layout == "channels_first":

@@ -7,12 +7,12 @@ framework. Everything else of it stands here.
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import PRECISIONS, Cost, Data, Mode, Parallel, Precision, Problem, Work
+from benchmarker import PRECISIONS, Cost, Data, Divides, Generates, Mode, Precision, Work
 from benchmarker_problems import attention
 from benchmarker_problems.attention import IMPL_HELP, Impl
 from benchmarker_problems.decoder.reference import forward
@@ -65,12 +65,19 @@ Sizes = Mapping[Any, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class DecoderParams:
-    """Size of the model and of a batch; dimensions that are given take precedence over `size`."""
+class Decoder(Divides, Generates):
+    """A decoder: forward only, forward and backward, or training with AdamW.
+
+    `inference` returns the logits of every position. The loss is the mean cross-entropy of the next token.
+    """
+
+    dimensions: ClassVar[tuple[str, ...]] = ("n_layer", "d_model", "n_head", "n_kv_head", "d_ff")
+    """Options that a published size fixes; with others the title states them."""
+    mlp_scopes: ClassVar[tuple[str, ...]]
+    """Scopes of the MLP of a block."""
 
     sizes: ClassVar[Sizes]
     contexts: ClassVar[Mapping[Any, int]]
-
     size: str
     n_layer: Annotated[int, Meta(ge=1, description="transformer blocks")] = DERIVED
     d_model: Annotated[int, Meta(ge=1, description="width of the model, an even multiple of n_head")] = DERIVED
@@ -121,251 +128,236 @@ class DecoderParams:
         """Blocks, and the shape of the keys, and of the values, in each."""
         return cache_shape(self, self.n_kv_head)
 
-
-class Decoder(Problem):
-    """A decoder: forward only, forward and backward, or training with AdamW.
-
-    `inference` returns the logits of every position. The loss is the mean cross-entropy of the next token.
-    """
-
-    dimensions: tuple[str, ...] = ("n_layer", "d_model", "n_head", "n_kv_head", "d_ff")
-    """Options that a published size fixes; with others the title states them."""
-    mlp_scopes: tuple[str, ...]
-    """Scopes of the MLP of a block."""
-
-    def __init__(self, devices: int = 1, parallel: Parallel = "none") -> None:
-        self.devices = devices
-        self.parallel = parallel
-
-    def on(self, devices: int, parallel: Parallel = "none") -> Problem:
-        """Return the same training, divided among the devices."""
-        return type(self)(devices, parallel)
-
-    def grown(self, params: DecoderParams, devices: int) -> DecoderParams:
+    def grown(self) -> Self:
         """Return the same model with a batch that is larger by the number of devices."""
-        return replace(params, batch_size=devices * params.batch_size)
+        return replace(self, batch_size=self.devices * self.batch_size)
 
     @abstractmethod
-    def own_size(self, params: Any) -> str:
+    def own_size(self) -> str:
         """Return what a title states of a size that is not published."""
 
-    def options_title(self, params: Any) -> str:
+    def options_title(self) -> str:
         """Return what a title states of further options."""
         return ""
 
     @abstractmethod
-    def mlp_shapes(self, name: str, params: Any) -> Shapes:
+    def mlp_shapes(self, name: str) -> Shapes:
         """Return the shapes of the MLP's weights of the block `name`."""
 
     @abstractmethod
-    def mlp_flops(self, params: Any, tokens: int) -> int:
+    def mlp_flops(self, tokens: int) -> int:
         """Return the FLOPs of the MLP of a block for so many tokens in the forward pass."""
 
     @abstractmethod
-    def mlp_parts(self, params: Any, layers: Layers) -> Mapping[str, Work]:
+    def mlp_parts(self, layers: Layers) -> Mapping[str, Work]:
         """Return the work of the scopes of the MLP of a block."""
 
     @abstractmethod
-    def mlp_reference(self, x_BTC: np.ndarray, weights: Weights, params: Any) -> tuple[np.ndarray, Pullback]:
+    def mlp_reference(self, x_BTC: np.ndarray, weights: Weights) -> tuple[np.ndarray, Pullback]:
         """Apply the MLP of a block in NumPy."""
 
-    def mlp_unread(self, params: Any, precision: str, tokens: int) -> int:
+    def mlp_unread(self, precision: str, tokens: int) -> int:
         """Return the bytes of the MLP's weights of a block that so many tokens do not use."""
         return 0
 
-    def unrepeated_flops(self, params: Any) -> int:
+    def unrepeated_flops(self) -> int:
         """Return the FLOPs of the product that ends a block and that no gradient needs again."""
         return 0
 
-    def title(self, params: DecoderParams, mode: Mode) -> str:
+    def title(self, mode: Mode) -> str:
         """Return the size (L layers, width d, H heads unless it is published), the mode, B and T."""
-        p, published = params, params.sizes[params.size]
-        same = all(getattr(p, name) == published[name] for name in self.dimensions)
-        vocabulary = "" if p.vocab_size == published["vocab_size"] else f" V={p.vocab_size}"
-        head = "" if p.tied_head == published["tied_head"] else f" {'tied' if p.tied_head else 'untied'}"
-        impl = "" if p.impl == type(p).impl else f" {p.impl}"
-        steps = steps_title(recompute=p.recompute, microbatches=p.microbatches)
-        what = f"{mode.replace('forward_backward', 'fwd+bwd')}, B={p.batch_size} T={p.seq_len}"
-        what = what if p.phase == "none" else phase_title(p)
-        size = p.size if same else self.own_size(p)
-        return f"{size}{vocabulary}{head} {what}{self.options_title(p)}{impl}{steps}"
+        published = self.sizes[self.size]
+        same = all(getattr(self, name) == published[name] for name in self.dimensions)
+        vocabulary = "" if self.vocab_size == published["vocab_size"] else f" V={self.vocab_size}"
+        head = "" if self.tied_head == published["tied_head"] else f" {'tied' if self.tied_head else 'untied'}"
+        impl = "" if self.impl == type(self).impl else f" {self.impl}"
+        steps = steps_title(recompute=self.recompute, microbatches=self.microbatches)
+        what = f"{mode.replace('forward_backward', 'fwd+bwd')}, B={self.batch_size} T={self.seq_len}"
+        what = what if self.phase == "none" else phase_title(self)
+        size = self.size if same else self.own_size()
+        return f"{size}{vocabulary}{head} {what}{self.options_title()}{impl}{steps}"
 
-    def scopes(self, params: DecoderParams, mode: Mode) -> Mapping[str, int]:
+    def scopes(self, mode: Mode) -> Mapping[str, int]:
         """Return the parts of a block, which run once per layer, and those before and after the blocks."""
-        p = params
-        block = ("norm_1", "attn_qkv", "rope", *attention.scopes(p.impl), "attn_proj", "norm_2", *self.mlp_scopes)
-        scopes = {"embed": 1, **dict.fromkeys(block, p.n_layer), "norm_f": 1, "lm_head": 1}
-        return step_scopes(phase_scopes(p, scopes), mode, p.microbatches)
+        block = ("norm_1", "attn_qkv", "rope", *attention.scopes(self.impl), "attn_proj", "norm_2", *self.mlp_scopes)
+        scopes = {"embed": 1, **dict.fromkeys(block, self.n_layer), "norm_f": 1, "lm_head": 1}
+        return step_scopes(phase_scopes(self, scopes), mode, self.microbatches)
 
-    def cost(self, params: DecoderParams, mode: Mode, precision: str) -> Cost:
+    def cost(self, mode: Mode, precision: str) -> Cost:
         """Count the work.
 
         Weights that no token selects are not read: rows of an embedding that is not also the output head, and experts
         that are more than the tokens can choose.
         """
-        p, d_kv = params, params.n_kv_head * params.head_dim
+        d_kv = self.n_kv_head * self.head_dim
 
         def block_flops(tokens: int) -> int:
-            return 4 * tokens * (p.d_model**2 + p.d_model * d_kv) + self.mlp_flops(p, tokens)
+            return 4 * tokens * (self.d_model**2 + self.d_model * d_kv) + self.mlp_flops(tokens)
 
         def unread(tokens: int) -> int:
-            rows = 0 if p.tied_head else p.vocab_size - min(tokens, p.vocab_size)
-            of_rows = rows * p.d_model * PRECISIONS[precision].parameter_bytes
-            return of_rows + p.n_layer * self.mlp_unread(p, precision, tokens)
+            rows = 0 if self.tied_head else self.vocab_size - min(tokens, self.vocab_size)
+            of_rows = rows * self.d_model * PRECISIONS[precision].parameter_bytes
+            return of_rows + self.n_layer * self.mlp_unread(precision, tokens)
 
-        weight_bytes = self.weight_bytes(p, precision)
-        return cost(p, mode, precision, weight_bytes=weight_bytes, d_kv=d_kv, block_flops=block_flops, unread=unread)
+        weight_bytes = self.weight_bytes(precision)
+        return cost(self, mode, precision, weight_bytes=weight_bytes, d_kv=d_kv, block_flops=block_flops, unread=unread)
 
-    def parts(self, params: DecoderParams, mode: Mode, precision: str) -> Mapping[str, Work]:
+    def parts(self, mode: Mode, precision: str) -> Mapping[str, Work]:
         """Return the work of every scope of the model; the scopes of a block count for all blocks."""
-        p, backward = params, mode != "inference"
+        backward = mode != "inference"
         parts = added(
-            times(p.microbatches * each.count, self._pass(p, precision, each, backward)) for each in passes(p)
+            times(self.microbatches * each.count, self._pass(precision, each, backward)) for each in passes(self)
         )
-        parts["optimizer"] = update(ADAMW.WEIGHTS_MOVED * self.weight_bytes(p, precision))
-        return {name: parts[name] for name in self.scopes(p, mode)}
+        parts["optimizer"] = update(ADAMW.WEIGHTS_MOVED * self.weight_bytes(precision))
+        return {name: parts[name] for name in self.scopes(mode)}
 
-    def _pass(self, params: DecoderParams, precision: str, each: Pass, backward: bool) -> dict[str, Work]:
-        p, batch_size = params, params.batch_size // params.microbatches
-        layers = Layers(batch_size * each.tokens, precision, backward, p.weight_type)
-        head = Layers(batch_size * each.logits, precision, backward, "full" if p.tied_head else p.weight_type)
-        rotated = (p.n_head + p.n_kv_head) * p.head_dim
+    def _pass(self, precision: str, each: Pass, backward: bool) -> dict[str, Work]:
+        batch_size = self.batch_size // self.microbatches
+        layers = Layers(batch_size * each.tokens, precision, backward, self.weight_type)
+        head = Layers(batch_size * each.logits, precision, backward, "full" if self.tied_head else self.weight_type)
+        rotated = (self.n_head + self.n_kv_head) * self.head_dim
         block = {
-            "norm_1": layers.norm(p.d_model, bias=False),
-            "attn_qkv": layers.linear(p.d_model, sum(p.heads) * p.head_dim),
+            "norm_1": layers.norm(self.d_model, bias=False),
+            "attn_qkv": layers.linear(self.d_model, sum(self.heads) * self.head_dim),
             "rope": layers.pointwise(rotated, rotated),
-            **attention_parts(layers, each, p.n_head, p.n_kv_head, p.head_dim, p.impl),
-            "attn_proj": layers.linear(p.d_model, p.d_model, residual=True),
-            "norm_2": layers.norm(p.d_model, bias=False),
-            **self.mlp_parts(p, layers),
+            **attention_parts(layers, each, self.n_head, self.n_kv_head, self.head_dim, self.impl),
+            "attn_proj": layers.linear(self.d_model, self.d_model, residual=True),
+            "norm_2": layers.norm(self.d_model, bias=False),
+            **self.mlp_parts(layers),
         }
         return {
-            "embed": layers.pointwise(0, p.d_model, weights=layers.rows * p.d_model),
-            **times(p.n_layer, block),
-            "norm_f": head.norm(p.d_model, bias=False),
-            "lm_head": head.linear(p.d_model, p.vocab_size),
-            "loss": head.pointwise(p.vocab_size, 0),
-            "next_token": head.pointwise(p.vocab_size, 0),
+            "embed": layers.pointwise(0, self.d_model, weights=layers.rows * self.d_model),
+            **times(self.n_layer, block),
+            "norm_f": head.norm(self.d_model, bias=False),
+            "lm_head": head.linear(self.d_model, self.vocab_size),
+            "loss": head.pointwise(self.vocab_size, 0),
+            "next_token": head.pointwise(self.vocab_size, 0),
         }
 
-    def refuse(self, params: DecoderParams, mode: Mode) -> None:
+    def refuse(self, mode: Mode) -> None:
         """Refuse in inference what concerns the backward pass, phases elsewhere, and what devices cannot divide."""
-        refuse_phase(params, mode)
+        refuse_phase(self, mode)
         refuse_undivided(
             mode,
             self.parallel,
             self.devices,
-            batch_size=params.batch_size,
-            microbatches=params.microbatches,
-            widths={name: getattr(params, name) for name in ("n_kv_head", "d_model", "d_ff")},
+            batch_size=self.batch_size,
+            microbatches=self.microbatches,
+            widths={name: getattr(self, name) for name in ("n_kv_head", "d_model", "d_ff")},
         )
-        refuse_without_backward(mode, recompute=params.recompute, microbatches=params.microbatches)
+        refuse_without_backward(mode, recompute=self.recompute, microbatches=self.microbatches)
 
-    def recomputed_flops(self, params: DecoderParams, *, scores: bool) -> int:
+    def recomputed_flops(self, *, scores: bool) -> int:
         """Return the FLOPs that a backward pass repeats: Q·Kᵀ if `scores`, as fused kernels do, and blocks if asked."""
-        p = params
-        flops = p.n_layer * attention.product_flops(p.batch_size, p.n_head, p.seq_len, p.head_dim) if scores else 0
-        if not p.recompute:
+        flops = (
+            self.n_layer * attention.product_flops(self.batch_size, self.n_head, self.seq_len, self.head_dim)
+            if scores
+            else 0
+        )
+        if not self.recompute:
             return flops
-        outside = 2 * p.batch_size * p.seq_len * p.d_model * p.vocab_size + p.n_layer * self.unrepeated_flops(p)
-        return flops + self.cost(p, "inference", "fp32").flops - outside
+        outside = (
+            2 * self.batch_size * self.seq_len * self.d_model * self.vocab_size + self.n_layer * self.unrepeated_flops()
+        )
+        return flops + self.cost("inference", "fp32").flops - outside
 
-    def fused_widths(self, params: Any) -> dict[str, list[int]]:
+    def fused_widths(self) -> dict[str, list[int]]:
         """Return the widths of the results of a layer that computes several: of queries, keys and values."""
-        return {"attn_qkv": [heads * params.head_dim for heads in params.heads]}
+        return {"attn_qkv": [heads * self.head_dim for heads in self.heads]}
 
-    def weight_shapes(self, params: DecoderParams) -> Shapes:
+    def weight_shapes(self) -> Shapes:
         """Return the shape of every weight by name, in order of use; a `kernel` is [inputs, outputs]."""
-        p = params
-        shapes: Shapes = {"wte": (p.vocab_size, p.d_model)}
-        for layer in range(p.n_layer):
+        shapes: Shapes = {"wte": (self.vocab_size, self.d_model)}
+        for layer in range(self.n_layer):
             h = f"h.{layer}"
-            shapes |= norm_shapes(f"{h}.norm_1", p.d_model, bias=False)
-            shapes |= linear_shapes(f"{h}.attn_qkv", p.d_model, sum(p.heads) * p.head_dim, bias=False)
-            shapes |= linear_shapes(f"{h}.attn_proj", p.d_model, p.d_model, bias=False)
-            shapes |= norm_shapes(f"{h}.norm_2", p.d_model, bias=False)
-            shapes |= self.mlp_shapes(h, p)
-        shapes |= norm_shapes("norm_f", p.d_model, bias=False)
-        return shapes if p.tied_head else shapes | linear_shapes("lm_head", p.d_model, p.vocab_size, bias=False)
+            shapes |= norm_shapes(f"{h}.norm_1", self.d_model, bias=False)
+            shapes |= linear_shapes(f"{h}.attn_qkv", self.d_model, sum(self.heads) * self.head_dim, bias=False)
+            shapes |= linear_shapes(f"{h}.attn_proj", self.d_model, self.d_model, bias=False)
+            shapes |= norm_shapes(f"{h}.norm_2", self.d_model, bias=False)
+            shapes |= self.mlp_shapes(h)
+        shapes |= norm_shapes("norm_f", self.d_model, bias=False)
+        return (
+            shapes if self.tied_head else shapes | linear_shapes("lm_head", self.d_model, self.vocab_size, bias=False)
+        )
 
-    def parameter_count(self, params: DecoderParams) -> int:
+    def parameter_count(self) -> int:
         """Return the number of weights; a tied output head shares those of the embedding."""
-        return size_of(self.weight_shapes(params))
+        return size_of(self.weight_shapes())
 
-    def weight_bytes(self, params: DecoderParams, precision: str) -> int:
+    def weight_bytes(self, precision: str) -> int:
         """Return the bytes of the weights as they are stored."""
-        return weight_bytes(self.weight_shapes(params), params.weight_type, precision)
+        return weight_bytes(self.weight_shapes(), self.weight_type, precision)
 
-    def types(self, params: DecoderParams, precision: str) -> Precision:
+    def types(self, precision: str) -> Precision:
         """Return the types of the precision, with that of the weights of linear layers."""
-        return types(params, precision)
+        return types(self, precision)
 
-    def weights(self, params: Any, precision: str, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    def weights(self, precision: str, rng: np.random.Generator) -> dict[str, np.ndarray]:
         """Draw weights as for GPT-2, random gains too."""
-        return draw(self.weight_shapes(params), precision, rng, residuals=2 * params.n_layer)
+        return draw(self.weight_shapes(), precision, rng, residuals=2 * self.n_layer)
 
-    def data(self, params: DecoderParams, precision: str, rng: np.random.Generator, batches: int) -> Data:
+    def data(self, precision: str, rng: np.random.Generator, batches: int) -> Data:
         """Draw weights, which may then be quantised, and tokens that can be learned."""
-        weights = quantized(self.weights(params, precision, rng), params.weight_type)
-        return Data(weights, token_batches(params, rng, batches))
+        weights = quantized(self.weights(precision, rng), self.weight_type)
+        return Data(weights, token_batches(self, rng, batches))
 
-    def small(self, params: Any) -> Any:
+    def small(self) -> Self:
         """Return at most two layers with dimensions that all differ, and groups of queries if there are any.
 
         What several devices divide, the batch or the widths, has something for each of them.
         """
-        lengths, group = small_lengths(params), 1 if params.n_kv_head == params.n_head else 2
+        lengths, group = small_lengths(self), 1 if self.n_kv_head == self.n_head else 2
         n_kv_head, d_ff = small_widths(4 // group, 16, 160, self.parallel, self.devices)
         return replace(
-            params,
-            n_layer=min(params.n_layer, 2),
+            self,
+            n_layer=min(self.n_layer, 2),
             d_model=group * n_kv_head * 16,
             n_head=group * n_kv_head,
             n_kv_head=n_kv_head,
             d_ff=d_ff,
             vocab_size=97,
-            batch_size=3 * params.microbatches * (self.devices if divides_batch(self.parallel) else 1),
+            batch_size=3 * self.microbatches * (self.devices if divides_batch(self.parallel) else 1),
             **lengths,
         )
 
-    def in_fp64(self, params: Any) -> Any:
+    def in_fp64(self) -> Self:
         """Return the same step with attention by products: fused ones may have no fp64."""
-        return replace(params, impl="matmul")
+        return replace(self, impl="matmul")
 
-    def accelerator_defaults(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    @classmethod
+    def accelerator_defaults(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the defaults on accelerators; in a phase, without the length and attention of whole sequences."""
-        return accelerator_defaults(self.accelerator, given)
+        return accelerator_defaults(cls.accelerator, given)
 
-    def phases(self, params: DecoderParams) -> Mapping[str, tuple[int, Any]]:
+    def phases(self) -> Mapping[str, tuple[int, Self]]:
         """Return the prompt and the tokens after it; a single phase, or a step without one, as it is."""
-        return phases(params)
+        return phases(self)
 
-    def cache_bytes(self, params: DecoderParams, precision: str) -> int:
+    def cache_bytes(self, precision: str) -> int:
         """Return the bytes of the keys and values that a phase has room for."""
-        return cache_bytes(params, precision)
+        return cache_bytes(self, precision)
 
-    def check_steps(self, params: DecoderParams) -> int:
+    def check_steps(self) -> int:
         """Return the tokens that a phase `decode` chooses before it begins again."""
-        return params.new_tokens if params.phase == "decode" else 1
+        return self.new_tokens if self.phase == "decode" else 1
 
-    def engine_options(self, slots: int, positions: int) -> Mapping[str, Any]:
+    @classmethod
+    def engine_options(cls, slots: int, positions: int) -> Mapping[str, Any]:
         """Return the options of an engine with so many slots and positions in each."""
         return engine_options(slots, positions)
 
-    def logits(self, params: DecoderParams, data: Data, tokens: np.ndarray) -> np.ndarray:
+    def logits(self, data: Data, tokens: np.ndarray) -> np.ndarray:
         """Return the logits after every token, without a cache."""
-        return forward(dequantized(data.weights), tokens, params, self.mlp_reference)[0]
+        return forward(dequantized(data.weights), tokens, self)[0]
 
-    def reference(self, params: DecoderParams, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
+    def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
         """Yield the logits; or the loss and the gradient of each weight; or the loss before each AdamW step."""
-        if params.phase != "none":
-            return generated(
-                data, params, lambda weights, tokens_BT: forward(weights, tokens_BT, params, self.mlp_reference)[0]
-            )
+        if self.phase != "none":
+            return generated(data, self, lambda weights, tokens_BT: forward(weights, tokens_BT, self)[0])
         return steps(
             data,
             mode,
             "logits",
-            lambda weights, batch: forward(weights, batch["tokens"], params, self.mlp_reference),
+            lambda weights, batch: forward(weights, batch["tokens"], self),
             lambda logits_BTV, batch: cross_entropy(logits_BTV, batch["targets"]),
         )

@@ -17,13 +17,13 @@ from benchmarker import PRECISIONS, Case, Data, Engine, Support, Workload
 from benchmarker_plugins.frameworks.jax import AXIS, DTYPES, JaxFramework
 from benchmarker_problems.attention.jax import (
     FUSED_EXCLUSIONS,
-    Attention,
+    Attend,
     Kernel,
     attend,
     fused_kernel,
     recomputes_scores,
 )
-from benchmarker_problems.decoder import Decoder, DecoderParams
+from benchmarker_problems.decoder import Decoder
 from benchmarker_problems.decoder.reference import RMS_NORM_EPS
 from benchmarker_problems.generation import jax as generation
 from benchmarker_problems.generation.jax import NO_FUSED_CACHE
@@ -51,16 +51,16 @@ class Block(nn.Module):
     With an `axis`, several devices divide the heads, and the MLP its width.
     """
 
-    params: DecoderParams
+    problem: Decoder
     mlp: Mlp
     dtype: Any
     kernel: Kernel
     axis: str | None = None
 
     @nn.compact
-    def __call__(self, x_BTC: Array, tables: tuple[Array, Array], attention: Attention | None = None) -> Array:
+    def __call__(self, x_BTC: Array, tables: tuple[Array, Array], attention: Attend | None = None) -> Array:
         """Apply the block, with another attention than that of whole sequences if it is given."""
-        p, (n_head, n_kv_head, _) = self.params, (heads // devices_along(self.axis) for heads in self.params.heads)
+        p, (n_head, n_kv_head, _) = self.problem, (heads // devices_along(self.axis) for heads in self.problem.heads)
         linear = partial(dense(p), use_bias=False, dtype=self.dtype)
         rms_norm = partial(nn.RMSNorm, epsilon=RMS_NORM_EPS)
 
@@ -80,7 +80,7 @@ class Block(nn.Module):
 class DecoderModel(nn.Module):
     """The whole model; with an `axis`, several devices divide each block."""
 
-    params: DecoderParams
+    problem: Decoder
     mlp: Mlp
     dtype: Any
     kernel: Kernel
@@ -91,11 +91,11 @@ class DecoderModel(nn.Module):
         self,
         tokens_BT: Array,
         position: Array | int = 0,
-        attentions: Sequence[Attention] | None = None,
+        attentions: Sequence[Attend] | None = None,
         last: Array | int = -1,
     ) -> Array:
         """Return the logits of every position, [B, T, V]; with the attention of each block, of the last, [B, V]."""
-        p = self.params
+        p = self.problem
         wte_VC = self.param("wte", nn.initializers.normal(0.02), (p.vocab_size, p.d_model))
         cos_Td, sin_Td = map(jnp.asarray, rope_tables(p.seq_len, p.head_dim, p.rope_theta))
         with jax.named_scope("embed"):
@@ -116,26 +116,24 @@ class DecoderModel(nn.Module):
             return product_by_output(x_BTC.astype(self.dtype), wte_VC.astype(self.dtype))
 
 
-def continuing(case: Case, params: DecoderParams, mlp: Mlp) -> generation.Model:
+def continuing(case: Case, problem: Decoder, mlp: Mlp) -> generation.Model:
     """Return the model as text generation calls it."""
     dtype = DTYPES[PRECISIONS[case.precision].compute]
-    return partial(apply, DecoderModel(params, mlp, dtype, fused_kernel(case)))
+    return partial(apply, DecoderModel(problem, mlp, dtype, fused_kernel(case)))
 
 
-def engine(framework: JaxFramework, case: Case, params: DecoderParams, data: Data, mlp: Mlp) -> Engine:
+def engine(framework: JaxFramework, case: Case, problem: Decoder, data: Data, mlp: Mlp) -> Engine:
     """Return a text-generation engine."""
-    return generation.engine(framework, case, params, data, continuing(case, params, mlp), params.cache_shape)
+    return generation.engine(framework, case, problem, data, continuing(case, problem, mlp), problem.cache_shape)
 
 
-def build(
-    framework: JaxFramework, problem: Decoder, case: Case, params: DecoderParams, data: Data, mlp: Mlp
-) -> Workload:
+def build(framework: JaxFramework, problem: Decoder, case: Case, data: Data, mlp: Mlp) -> Workload:
     """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights; or a phase."""
-    p, kernel, dtype = params, fused_kernel(case), DTYPES[PRECISIONS[case.precision].compute]
+    p, kernel, dtype = problem, fused_kernel(case), DTYPES[PRECISIONS[case.precision].compute]
     if p.phase != "none":
         return generation.workload(framework, case, p, data, continuing(case, p, mlp), p.cache_shape)
     logits_of, loss_of = functions(p, mlp, dtype, kernel, AXIS if case.parallel == "tp" else None)
-    fused = problem.fused_widths(p)
+    fused = p.fused_widths()
     data = by_device(data, fused, case)
     return workload(
         framework,
@@ -146,17 +144,17 @@ def build(
         loss_of,
         terms=p.batch_size * p.seq_len,
         microbatches=p.microbatches,
-        recomputed_flops=problem.recomputed_flops(p, scores=recomputes_scores(p.impl, kernel)),
+        recomputed_flops=p.recomputed_flops(scores=recomputes_scores(p.impl, kernel)),
         division=division(case.parallel, framework.mesh, loss_of, data.weights, "h."),
         in_order=partial(in_order, fused=fused, case=case),
     )
 
 
 def functions(
-    params: DecoderParams, mlp: Mlp, dtype: Any, kernel: Kernel, axis: str | None = None
+    problem: Decoder, mlp: Mlp, dtype: Any, kernel: Kernel, axis: str | None = None
 ) -> tuple[Callable[..., Array], Callable[..., Array]]:
     """Return (weights, tokens) to logits and (weights, tokens, targets) to loss as functions; products in `dtype`."""
-    model = DecoderModel(params, partial(mlp, axis=axis) if axis else mlp, dtype, kernel, axis)
+    model = DecoderModel(problem, partial(mlp, axis=axis) if axis else mlp, dtype, kernel, axis)
 
     def loss_of(weights: Weights, tokens: Array, targets: Array) -> Array:
         return cross_entropy(apply(model, weights, tokens), targets)

@@ -7,7 +7,7 @@ dimension.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -30,30 +30,27 @@ from benchmarker_problems.layers.reference import (
 )
 
 if TYPE_CHECKING:
-    from benchmarker_problems.decoder import DecoderParams
+    from benchmarker_problems.decoder import Decoder
 
 RMS_NORM_EPS = 1e-5
 
-Mlp = Callable[[np.ndarray, Weights, Any], tuple[np.ndarray, Pullback]]
-"""From the input [B, T, C], the weights of a block, and the parameters of the model."""
-
 
 def forward(
-    weights: Weights, tokens_BT: np.ndarray, params: DecoderParams, mlp: Mlp, impl: Impl = "einsum"
+    weights: Weights, tokens_BT: np.ndarray, problem: Decoder, impl: Impl = "einsum"
 ) -> tuple[np.ndarray, Callable[[np.ndarray], Gradients]]:
     """Return the logits of every position, and the function from their gradient to the gradient of each weight."""
     seq_len = tokens_BT.shape[1]
     bias_TT = causal_bias(seq_len, weights["wte"].dtype.type)
-    tables = rope_tables(seq_len, params.head_dim, params.rope_theta)
+    tables = rope_tables(seq_len, problem.head_dim, problem.rope_theta)
     x_BTC, embedding_pullback = embedding(weights["wte"], tokens_BT)
     x_BTC, blocks_pullback = blocks(
         x_BTC,
         weights,
-        params.n_layer,
-        lambda x_BTC, of_block: block(x_BTC, of_block, params, mlp, impl, bias_TT, tables),
+        problem.n_layer,
+        lambda x_BTC, of_block: block(x_BTC, of_block, problem, impl, bias_TT, tables),
     )
     normed_BTC, norm_pullback = rms_norm(x_BTC, select(weights, "norm_f"), RMS_NORM_EPS)
-    head = {"kernel": weights["wte"].T} if params.tied_head else select(weights, "lm_head")
+    head = {"kernel": weights["wte"].T} if problem.tied_head else select(weights, "lm_head")
     logits_BTV, head_pullback = linear(normed_BTC, head)
 
     def to_weights(d_logits_BTV: np.ndarray) -> Gradients:
@@ -62,7 +59,7 @@ def forward(
         d_x_BTC, d_blocks = blocks_pullback(d_x_BTC)
         gradients = prefixed("norm_f", d_norm) | d_blocks
         d_wte_VC = embedding_pullback(d_x_BTC)
-        if params.tied_head:
+        if problem.tied_head:
             return gradients | {"wte": d_wte_VC + d_head["kernel"].T}
         return gradients | {"wte": d_wte_VC} | prefixed("lm_head", d_head)
 
@@ -72,8 +69,7 @@ def forward(
 def block(
     x_BTC: np.ndarray,
     weights: Weights,
-    params: DecoderParams,
-    mlp: Mlp,
+    problem: Decoder,
     impl: Impl,
     bias_TT: np.ndarray,
     tables: tuple[np.ndarray, np.ndarray],
@@ -84,9 +80,9 @@ def block(
         return named(name, lambda x_BTC: rms_norm(x_BTC, select(weights, name), RMS_NORM_EPS))
 
     x_BTC, attention_pullback = pre_norm(
-        x_BTC, norm("norm_1"), lambda h_BTC: grouped_attention(h_BTC, weights, params, impl, bias_TT, tables)
+        x_BTC, norm("norm_1"), lambda h_BTC: grouped_attention(h_BTC, weights, problem, impl, bias_TT, tables)
     )
-    x_BTC, mlp_pullback = pre_norm(x_BTC, norm("norm_2"), lambda h_BTC: mlp(h_BTC, weights, params))
+    x_BTC, mlp_pullback = pre_norm(x_BTC, norm("norm_2"), lambda h_BTC: problem.mlp_reference(h_BTC, weights))
 
     def pullback(d_x_BTC: np.ndarray) -> tuple[np.ndarray, Gradients]:
         d_x_BTC, d_mlp = mlp_pullback(d_x_BTC)
@@ -99,15 +95,15 @@ def block(
 def grouped_attention(
     x_BTC: np.ndarray,
     weights: Weights,
-    params: DecoderParams,
+    problem: Decoder,
     impl: Impl,
     bias_TT: np.ndarray,
     tables: tuple[np.ndarray, np.ndarray],
 ) -> tuple[np.ndarray, Pullback]:
     """Project to queries, keys and values (`attn_qkv`), rotate, attend in groups, and project heads (`attn_proj`)."""
-    by_head = (*x_BTC.shape[:2], -1, params.head_dim)
-    group = params.n_head // params.n_kv_head
-    ends = np.cumsum(params.heads)[:2]
+    by_head = (*x_BTC.shape[:2], -1, problem.head_dim)
+    group = problem.n_head // problem.n_kv_head
+    ends = np.cumsum(problem.heads)[:2]
 
     qkv_BTE, qkv_pullback = linear(x_BTC, select(weights, "attn_qkv"))
     q_BTHD, k_BTKD, v_BTKD = np.split(qkv_BTE.reshape(by_head), ends, axis=2)
@@ -121,7 +117,7 @@ def grouped_attention(
         d_heads_BTC, d_proj = proj_pullback(d_y_BTC)
         d_q_BTHD, d_k_BTHD, d_v_BTHD = attend_pullback(d_heads_BTC.reshape(by_head))
         d_k_BTKD, d_v_BTKD = (
-            each.reshape(*each.shape[:2], params.n_kv_head, group, -1).sum(axis=3) for each in (d_k_BTHD, d_v_BTHD)
+            each.reshape(*each.shape[:2], problem.n_kv_head, group, -1).sum(axis=3) for each in (d_k_BTHD, d_v_BTHD)
         )
         d_qkv_BTED = np.concatenate([q_pullback(d_q_BTHD), k_pullback(d_k_BTKD), d_v_BTKD], axis=2)
         d_x_BTC, d_qkv = qkv_pullback(d_qkv_BTED.reshape(qkv_BTE.shape))

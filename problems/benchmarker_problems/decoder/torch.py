@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from benchmarker import PRECISIONS, Case, Data, Engine, Support, Workload
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
-from benchmarker_problems.attention.torch import Attention, attend, causal_bias, recomputes_scores
-from benchmarker_problems.decoder import Decoder, DecoderParams
+from benchmarker_problems.attention.torch import Attend, attend, causal_bias, recomputes_scores
+from benchmarker_problems.decoder import Decoder
 from benchmarker_problems.decoder.reference import RMS_NORM_EPS
 from benchmarker_problems.generation import torch as generation
 from benchmarker_problems.layers.reference import rope_tables
@@ -35,10 +35,10 @@ SUPPORT = Support(DONE, exclusions=UNSUPPORTED)
 class Block(nn.Module):
     """Attention and MLP, each on its normalised input and with a residual connection."""
 
-    def __init__(self, params: Any) -> None:
+    def __init__(self, problem: Any) -> None:
         super().__init__()
-        p = params
-        self.params = p
+        p = problem
+        self.problem = p
         self.norm_1 = nn.RMSNorm(p.d_model, eps=RMS_NORM_EPS)
         self.attn_qkv = linear(p.weight_type, p.d_model, sum(p.heads) * p.head_dim, bias=False)
         self.attn_proj = linear(p.weight_type, p.d_model, p.d_model, bias=False)
@@ -49,10 +49,10 @@ class Block(nn.Module):
         x_BTC: Tensor,
         tables: tuple[Tensor, Tensor],
         bias_TT: Tensor | None,
-        attention: Attention | None = None,
+        attention: Attend | None = None,
     ) -> Tensor:
         """Apply the block, with another attention than that of whole sequences if it is given."""
-        p = self.params
+        p = self.problem
         with scope("norm_1"):
             h_BTC = self.norm_1(x_BTC)
         with scope("attn_qkv"):
@@ -77,11 +77,11 @@ class Block(nn.Module):
 class DecoderModel(nn.Module):
     """The whole model."""
 
-    def __init__(self, params: DecoderParams, block: Callable[[Any], Block]) -> None:
+    def __init__(self, problem: Decoder, block: Callable[[Any], Block]) -> None:
         super().__init__()
-        p = params
+        p = problem
         self.wte = nn.Parameter(torch.empty(p.vocab_size, p.d_model))
-        self.run = recomputing if params.recompute else plainly
+        self.run = recomputing if problem.recompute else plainly
         self.h = nn.ModuleList(block(p) for _ in range(p.n_layer))
         self.norm_f = nn.RMSNorm(p.d_model, eps=RMS_NORM_EPS)
         self.lm_head = None if p.tied_head else linear(p.weight_type, p.d_model, p.vocab_size, bias=False)
@@ -92,7 +92,7 @@ class DecoderModel(nn.Module):
         tables: tuple[Tensor, Tensor],
         bias_TT: Tensor | None,
         positions_T: Tensor | None = None,
-        attentions: Sequence[Attention] | None = None,
+        attentions: Sequence[Attend] | None = None,
     ) -> Tensor:
         """Return the logits of every position, [B, T, V]; with the attention of each block, of the last, [B, V]."""
         with scope("embed"):
@@ -114,10 +114,10 @@ Tables = tuple[Tensor, Tensor]
 
 
 def loaded(
-    framework: TorchFramework, case: Case, params: DecoderParams, data: Data, block: Callable[[Any], Block]
+    framework: TorchFramework, case: Case, problem: Decoder, data: Data, block: Callable[[Any], Block]
 ) -> tuple[DecoderModel, Tables]:
     """Return the model with the given weights and its rotary angles, on the device."""
-    p, types = params, PRECISIONS[case.precision]
+    p, types = problem, PRECISIONS[case.precision]
     model = load(
         framework,
         lambda: DecoderModel(p, block),
@@ -135,7 +135,7 @@ def loaded(
 def continuing(model: DecoderModel, tables: Tables) -> generation.Model:
     """Return the model as text generation calls it."""
 
-    def continued(tokens_BT: Tensor, positions: Tensor, attentions: Sequence[Attention]) -> Tensor:
+    def continued(tokens_BT: Tensor, positions: Tensor, attentions: Sequence[Attend]) -> Tensor:
         logits_BV: Tensor = model(tokens_BT, tables, None, positions, attentions)
         return logits_BV
 
@@ -143,25 +143,24 @@ def continuing(model: DecoderModel, tables: Tables) -> generation.Model:
 
 
 def engine(
-    framework: TorchFramework, case: Case, params: DecoderParams, data: Data, block: Callable[[Any], Block]
+    framework: TorchFramework, case: Case, problem: Decoder, data: Data, block: Callable[[Any], Block]
 ) -> Engine:
     """Return a text-generation engine."""
-    model, tables = loaded(framework, case, params, data, block)
-    return generation.engine(framework, case, params, continuing(model, tables), params.cache_shape)
+    model, tables = loaded(framework, case, problem, data, block)
+    return generation.engine(framework, case, problem, continuing(model, tables), problem.cache_shape)
 
 
 def build(
     framework: TorchFramework,
     problem: Decoder,
     case: Case,
-    params: DecoderParams,
     data: Data,
     block: Callable[[Any], Block],
 ) -> Workload:
     """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights; or a phase."""
-    p, types, device = params, PRECISIONS[case.precision], framework.device
+    p, types, device = problem, PRECISIONS[case.precision], framework.device
     compute_dtype = DTYPES[types.compute]
-    fused = problem.fused_widths(p)
+    fused = p.fused_widths()
     model, tables = loaded(framework, case, p, by_device(data, fused, case), block)
     if p.phase != "none":
         return generation.workload(framework, case, p, data, continuing(model, tables), p.cache_shape)
@@ -183,7 +182,7 @@ def build(
         lambda tokens, targets: cross_entropy(logits_of(tokens), targets),
         terms=p.batch_size * p.seq_len,
         microbatches=p.microbatches,
-        recomputed_flops=problem.recomputed_flops(p, scores=scores),
+        recomputed_flops=p.recomputed_flops(scores=scores),
         in_order=partial(in_order, fused=fused, case=case),
     )
-    return with_local(made, framework, lambda silent: build(silent, problem, case, params, data, block))
+    return with_local(made, framework, lambda silent: build(silent, problem, case, data, block))

@@ -18,7 +18,7 @@ from jax import Array
 from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
 from benchmarker_problems.attention.jax import FUSED_EXCLUSIONS, Kernel, attend, fused_kernel, recomputes_scores
-from benchmarker_problems.dit import DitParams, adamw, recomputed_flops
+from benchmarker_problems.dit import Dit
 from benchmarker_problems.dit.reference import LATENT_CHANNELS, LAYER_NORM_EPS, position_table, time_table
 from benchmarker_problems.layers.jax import patches
 from benchmarker_problems.steps import DONE
@@ -44,14 +44,14 @@ class AdaptiveNorm(nn.Module):
 class Block(nn.Module):
     """Attention and MLP, each on its normalised and modulated input, with a gate and a residual connection."""
 
-    params: DitParams
+    problem: Dit
     dtype: Any
     kernel: Kernel
 
     @nn.compact
     def __call__(self, x_BNC: Array, condition_BC: Array) -> Array:
         """Apply the block."""
-        p = self.params
+        p = self.problem
         linear = partial(nn.Dense, dtype=self.dtype)
         modulation_BE = linear(6 * p.d_model, name="modulation")(condition_BC)
         shift_1, scale_1, gate_1, shift_2, scale_2, gate_2 = jnp.split(modulation_BE[:, None], 6, axis=-1)
@@ -78,14 +78,14 @@ class Block(nn.Module):
 class DitModel(nn.Module):
     """The whole model."""
 
-    params: DitParams
+    problem: Dit
     dtype: Any
     kernel: Kernel
 
     @nn.compact
     def __call__(self, latents_BHWL: Array, timesteps_B: Array, labels_B: Array) -> Array:
         """Return the prediction, [B, H, W, E]."""
-        p = self.params
+        p = self.problem
         linear = partial(nn.Dense, dtype=self.dtype)
         label_embed_KC = self.param("label_embed", nn.initializers.normal(0.02), (p.classes + 1, p.d_model))
         dtype = label_embed_KC.dtype
@@ -117,9 +117,9 @@ class DitModel(nn.Module):
 
 
 @hookimpl
-def build_workload(framework: JaxFramework, case: Case, params: DitParams, data: Data) -> Workload:
+def build_workload(framework: JaxFramework, case: Case, problem: Dit, data: Data) -> Workload:
     """Build a step: the prediction; the loss and its gradients; or the loss and an update of the weights."""
-    p, kernel = params, fused_kernel(case)
+    p, kernel = problem, fused_kernel(case)
     prediction_of, loss_of = functions(p, DTYPES[PRECISIONS[case.precision].compute], kernel)
     return workload(
         framework,
@@ -130,15 +130,15 @@ def build_workload(framework: JaxFramework, case: Case, params: DitParams, data:
         loss_of,
         terms=p.batch_size * p.seq_len,
         inputs=("latents", "timesteps", "labels"),
-        settings=adamw(p),
+        settings=p.adamw(),
         microbatches=p.microbatches,
-        recomputed_flops=recomputed_flops(p, scores=recomputes_scores(p.impl, kernel), modulation=case.device != "cpu"),
+        recomputed_flops=p.recomputed_flops(scores=recomputes_scores(p.impl, kernel), modulation=case.device != "cpu"),
     )
 
 
-def functions(params: DitParams, dtype: Any, kernel: Kernel) -> tuple[Callable[..., Array], Callable[..., Array]]:
+def functions(problem: Dit, dtype: Any, kernel: Kernel) -> tuple[Callable[..., Array], Callable[..., Array]]:
     """Return (weights, latents, time steps, labels) to prediction and (…, noise) to loss; products in `dtype`."""
-    model = DitModel(params, dtype, kernel)
+    model = DitModel(problem, dtype, kernel)
 
     def loss_of(weights: Weights, latents: Array, timesteps: Array, labels: Array, noise: Array) -> Array:
         prediction_BHWE = apply(model, weights, latents, timesteps, labels)

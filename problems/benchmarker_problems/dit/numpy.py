@@ -1,7 +1,7 @@
 """DiT in NumPy: the functions of the reference, on BLAS, in the type of the weights."""
 
 from benchmarker import Case, Data, Support, Workload, hookimpl
-from benchmarker_problems.dit import DitParams
+from benchmarker_problems.dit import Dit
 from benchmarker_problems.dit.reference import forward
 from benchmarker_problems.steps.numpy import DONE, workload
 
@@ -13,6 +13,6 @@ def describe_workload() -> Support:
 
 
 @hookimpl
-def build_workload(case: Case, params: DitParams, data: Data) -> Workload:
+def build_workload(case: Case, problem: Dit, data: Data) -> Workload:
     """Build a step: the prediction for one batch."""
-    return workload(case, data, "prediction", lambda weights, batch: forward(weights, batch, params, params.impl))
+    return workload(case, data, "prediction", lambda weights, batch: forward(weights, batch, problem, problem.impl))

@@ -35,7 +35,7 @@ from benchmarker_problems.layers.reference import (
 )
 
 if TYPE_CHECKING:
-    from benchmarker_problems.dit import DitParams
+    from benchmarker_problems.dit import Dit
 
 LATENT_CHANNELS = 4
 LAYER_NORM_EPS = 1e-6
@@ -47,10 +47,10 @@ PERIOD = 10_000.0
 
 
 def forward(
-    weights: Weights, batch: Mapping[str, np.ndarray], params: DitParams, impl: Impl = "einsum"
+    weights: Weights, batch: Mapping[str, np.ndarray], problem: Dit, impl: Impl = "einsum"
 ) -> tuple[np.ndarray, Callable[[np.ndarray], Gradients]]:
     """Return the prediction, [B, H, W, E], and the function from its gradient to the gradient of each weight."""
-    p, dtype = params, weights["label_embed"].dtype
+    p, dtype = problem, weights["label_embed"].dtype
     patches_BNP = patches(batch["latents"].astype(dtype), p.patch_size)
     patches_BNC, patch_pullback = linear(patches_BNP, select(weights, "patch_embed"))
     x_BNC = patches_BNC + position_table(p.side, p.d_model).astype(dtype)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
 from benchmarker_problems.attention.torch import attend, recomputes_scores
-from benchmarker_problems.dit import DitParams, adamw, recomputed_flops
+from benchmarker_problems.dit import Dit
 from benchmarker_problems.dit.reference import (
     FREQUENCIES,
     LATENT_CHANNELS,
@@ -39,9 +39,9 @@ def adaptive_norm(x_BNC: Tensor, shift_B1C: Tensor, scale_B1C: Tensor) -> Tensor
 class Block(nn.Module):
     """Attention and MLP, each on its normalised and modulated input, with a gate and a residual connection."""
 
-    def __init__(self, params: DitParams) -> None:
+    def __init__(self, problem: Dit) -> None:
         super().__init__()
-        p = params
+        p = problem
         self.by_head = (p.n_head, p.head_dim)
         self.impl = p.impl
         self.modulation = nn.Linear(p.d_model, 6 * p.d_model)
@@ -74,10 +74,10 @@ class Block(nn.Module):
 class DitModel(nn.Module):
     """The whole model."""
 
-    def __init__(self, params: DitParams) -> None:
+    def __init__(self, problem: Dit) -> None:
         super().__init__()
-        p = params
-        self.params = p
+        p = problem
+        self.problem = p
         self.patch_embed = nn.Linear(p.patch_len, p.d_model)
         self.time_fc = nn.Linear(FREQUENCIES, p.d_model)
         self.time_out = nn.Linear(p.d_model, p.d_model)
@@ -91,7 +91,7 @@ class DitModel(nn.Module):
         self, latents_BHWL: Tensor, timesteps_B: Tensor, labels_B: Tensor, positions_NC: Tensor, waves_T256: Tensor
     ) -> Tensor:
         """Return the prediction, [B, H, W, E]."""
-        p = self.params
+        p = self.problem
         with scope("patch_embed"):
             x_BNC = self.patch_embed(patches(latents_BHWL, p.patch_size)) + positions_NC
         with scope("time_fc"):
@@ -122,9 +122,9 @@ def noise_loss(prediction_BHWE: Tensor, noise_BHWL: Tensor) -> Tensor:
 
 
 @hookimpl
-def build_workload(framework: TorchFramework, case: Case, params: DitParams, data: Data) -> Workload:
+def build_workload(framework: TorchFramework, case: Case, problem: Dit, data: Data) -> Workload:
     """Build a step: the prediction; the loss and its gradients; or the loss and an update of the weights."""
-    p, types = params, PRECISIONS[case.precision]
+    p, types = problem, PRECISIONS[case.precision]
     dtype = DTYPES[types.parameter]
     model = load(framework, lambda: DitModel(p), data, dtype)
     tables = [framework.put(table, dtype) for table in (position_table(p.side, p.d_model), time_table())]
@@ -144,7 +144,7 @@ def build_workload(framework: TorchFramework, case: Case, params: DitParams, dat
         lambda latents, timesteps, labels, noise: noise_loss(prediction_of(latents, timesteps, labels), noise),
         terms=p.batch_size * p.seq_len,
         inputs=("latents", "timesteps", "labels"),
-        settings=adamw(p),
+        settings=p.adamw(),
         microbatches=p.microbatches,
-        recomputed_flops=recomputed_flops(p, scores=scores),
+        recomputed_flops=p.recomputed_flops(scores=scores),
     )

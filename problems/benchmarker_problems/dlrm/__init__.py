@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from msgspec import Meta
@@ -54,8 +54,23 @@ LARGEST_INDEX = 2**31 - 1
 
 
 @dataclass(frozen=True)
-class DlrmParams:
-    """Size of the model and of a batch; dimensions that are given take precedence over `size`."""
+class Dlrm(Problem):
+    """DLRM: forward only, forward and backward, or training with SGD.
+
+    `inference` returns the logit of each sample. The loss is the mean binary cross-entropy. The gradient of the tables
+    is sparse: `forward_backward` gives that of each bag, which is the gradient of every row in it. Training subtracts
+    it from these rows alone, so that SGD is exact but the other rows are not touched. SGD is the authors' optimizer.
+    """
+
+    summary = "DLRM click prediction: logits, loss and gradients, or a sparse SGD step"
+    accelerator = {"size": "synthetic", "batch_size": 2048}
+    optimizer_numbers = 0
+    cost_formula = (
+        "flops = 2·B·(Σ inputs·outputs of both MLPs' layers + N²·embedding_dim) with N = tables + 1 vectors, 3 times "
+        "that with backward, but 2 times for the first layer, whose inputs need no gradient\n"
+        "bytes = weights of the MLPs, distinct rows looked up (as the skew lets expect), dense features, indices and "
+        "logits once; with backward also the gradients of MLPs and bags; 3·weights of the MLPs and 2·rows with SGD"
+    )
 
     size: Annotated[Size, Meta(description="published size or a small one; the seven options below override it")] = (
         "small"
@@ -115,102 +130,84 @@ class DlrmParams:
         """Expected number of different rows that a step looks up."""
         return round(self.tables * _expected_distinct(self.rows, self.skew, self.batch_size * self.pooling))
 
-
-class Dlrm(Problem):
-    """DLRM: forward only, forward and backward, or training with SGD.
-
-    `inference` returns the logit of each sample. The loss is the mean binary cross-entropy. The gradient of the tables
-    is sparse: `forward_backward` gives that of each bag, which is the gradient of every row in it. Training subtracts
-    it from these rows alone, so that SGD is exact but the other rows are not touched. SGD is the authors' optimizer.
-    """
-
-    summary = "DLRM click prediction: logits, loss and gradients, or a sparse SGD step"
-    params = DlrmParams
-    accelerator = {"size": "synthetic", "batch_size": 2048}
-    optimizer_numbers = 0
-    cost_formula = (
-        "flops = 2·B·(Σ inputs·outputs of both MLPs' layers + N²·embedding_dim) with N = tables + 1 vectors, 3 times "
-        "that with backward, but 2 times for the first layer, whose inputs need no gradient\n"
-        "bytes = weights of the MLPs, distinct rows looked up (as the skew lets expect), dense features, indices and "
-        "logits once; with backward also the gradients of MLPs and bags; 3·weights of the MLPs and 2·rows with SGD"
-    )
-
-    def title(self, params: DlrmParams, mode: Mode) -> str:
+    def title(self, mode: Mode) -> str:
         """Return the size, what differs from it, the mode and the batch: `DLRM small rows=50 training, B=128`."""
-        p = params
         own = "".join(
-            f" {name}={getattr(p, name)}" for name, value in SIZES[p.size].items() if getattr(p, name) != value
+            f" {name}={getattr(self, name)}" for name, value in SIZES[self.size].items() if getattr(self, name) != value
         )
-        skew = "" if p.skew == DlrmParams.skew else f" skew={p.skew:g}"
-        return f"DLRM {p.size}{own}{skew} {mode.replace('forward_backward', 'fwd+bwd')}, B={p.batch_size}"
+        skew = "" if self.skew == Dlrm.skew else f" skew={self.skew:g}"
+        return f"DLRM {self.size}{own}{skew} {mode.replace('forward_backward', 'fwd+bwd')}, B={self.batch_size}"
 
-    def scopes(self, params: DlrmParams, mode: Mode) -> Mapping[str, int]:
+    def scopes(self, mode: Mode) -> Mapping[str, int]:
         """Return the four parts of the model, the loss, and the updates of MLPs (`optimizer`) and of tables."""
         loss = () if mode == "inference" else ("loss",)
         updates = ("optimizer", "embed_update") if mode == "training" else ()
         return dict.fromkeys(("embed", "bottom_mlp", "interaction", "top_mlp", *loss, *updates), 1)
 
-    def cost(self, params: DlrmParams, mode: Mode, precision: str) -> Cost:
+    def cost(self, mode: Mode, precision: str) -> Cost:
         """Count the products; pooling has none."""
-        p, types = params, PRECISIONS[precision]
+        types = PRECISIONS[precision]
         item = types.parameter_bytes
-        rows, bags = p.distinct_rows * p.embedding_dim, p.batch_size * p.tables * p.embedding_dim
-        mlps = size_of(mlp_shapes(p))
-        first = 2 * p.batch_size * p.bottom_widths[0] * p.bottom_widths[1]
-        products = sum(_products(p.bottom_widths)) + sum(_products(p.top_widths)) + p.vectors**2 * p.embedding_dim
-        flops = 2 * p.batch_size * products
-        inputs_bytes = p.batch_size * p.dense_features * item + 4 * p.lookups
+        rows, bags = self.distinct_rows * self.embedding_dim, self.batch_size * self.tables * self.embedding_dim
+        mlps = size_of(self.mlp_shapes())
+        first = 2 * self.batch_size * self.bottom_widths[0] * self.bottom_widths[1]
+        products = (
+            sum(_products(self.bottom_widths)) + sum(_products(self.top_widths)) + self.vectors**2 * self.embedding_dim
+        )
+        flops = 2 * self.batch_size * products
+        inputs_bytes = self.batch_size * self.dense_features * item + 4 * self.lookups
         moved = {
-            "inference": (mlps + rows) * item + inputs_bytes + p.batch_size * types.compute_bytes,
-            "forward_backward": (2 * mlps + rows + bags + p.batch_size) * item + inputs_bytes,
-            "training": (3 * mlps + 2 * rows + bags + p.batch_size) * item + inputs_bytes,
+            "inference": (mlps + rows) * item + inputs_bytes + self.batch_size * types.compute_bytes,
+            "forward_backward": (2 * mlps + rows + bags + self.batch_size) * item + inputs_bytes,
+            "training": (3 * mlps + 2 * rows + bags + self.batch_size) * item + inputs_bytes,
         }
-        return Cost(flops=flops if mode == "inference" else 3 * flops - first, bytes=moved[mode], samples=p.batch_size)
+        return Cost(
+            flops=flops if mode == "inference" else 3 * flops - first, bytes=moved[mode], samples=self.batch_size
+        )
 
-    def parts(self, params: DlrmParams, mode: Mode, precision: str) -> Mapping[str, Work]:
+    def parts(self, mode: Mode, precision: str) -> Mapping[str, Work]:
         """Return the work of every scope; rows that are looked up often count once."""
-        p = params
-        layers = Layers(p.batch_size, precision, mode != "inference")
+        layers = Layers(self.batch_size, precision, mode != "inference")
         item = layers.weight_bytes
-        bags = p.tables * p.embedding_dim
-        rows_bytes = p.distinct_rows * p.embedding_dim * item
-        bags_bytes = p.batch_size * bags * item + 4 * p.lookups
-        (first, *bottom), top = _layers(p.bottom_widths), _layers(p.top_widths)
+        bags = self.tables * self.embedding_dim
+        rows_bytes = self.distinct_rows * self.embedding_dim * item
+        bags_bytes = self.batch_size * bags * item + 4 * self.lookups
+        (first, *bottom), top = _layers(self.bottom_widths), _layers(self.top_widths)
         parts = {
             "embed": Work(0, rows_bytes + bags_bytes, rows_bytes),
             "bottom_mlp": _total(
                 layers.first_linear(*first),
                 *(layers.linear(*each) for each in bottom),
-                *(layers.pointwise(width, width) for width in p.bottom_widths[1:]),
+                *(layers.pointwise(width, width) for width in self.bottom_widths[1:]),
             ),
             "interaction": layers.part(
-                2 * p.batch_size * p.vectors**2 * p.embedding_dim,
-                read=p.batch_size * p.vectors * p.embedding_dim,
-                written=p.batch_size * p.top_widths[0],
+                2 * self.batch_size * self.vectors**2 * self.embedding_dim,
+                read=self.batch_size * self.vectors * self.embedding_dim,
+                written=self.batch_size * self.top_widths[0],
             ),
             "top_mlp": _total(
                 *(layers.linear(*each) for each in top),
-                *(layers.pointwise(width, width) for width in p.top_widths[1:-1]),
+                *(layers.pointwise(width, width) for width in self.top_widths[1:-1]),
             ),
             "loss": layers.pointwise(1, 0),
-            "optimizer": update(3 * size_of(mlp_shapes(p)) * item),
+            "optimizer": update(3 * size_of(self.mlp_shapes()) * item),
             "embed_update": Work(0, 2 * rows_bytes + bags_bytes, 2 * rows_bytes),
         }
-        return {name: parts[name] for name in self.scopes(p, mode)}
+        return {name: parts[name] for name in self.scopes(mode)}
 
-    def parameter_count(self, params: DlrmParams) -> int:
+    def parameter_count(self) -> int:
         """Return the number of weights."""
-        return size_of(weight_shapes(params))
+        return size_of(self.weight_shapes())
 
-    def memory(self, params: DlrmParams, mode: Mode, precision: str) -> Mapping[str, int]:
+    def memory(self, mode: Mode, precision: str) -> Mapping[str, int]:
         """Return the bytes of weights, and of the gradients of the MLPs and of each bag: no table has one."""
-        p, parts = params, dict(super().memory(params, mode, precision))
+        parts = dict(super().memory(mode, precision))
         if mode != "inference":
-            bags = p.batch_size * p.tables * p.embedding_dim
-            parts["gradients"] = (size_of(mlp_shapes(p)) + bags) * PRECISIONS[precision].parameter_bytes
+            bags = self.batch_size * self.tables * self.embedding_dim
+            parts["gradients"] = (size_of(self.mlp_shapes()) + bags) * PRECISIONS[precision].parameter_bytes
         return parts
 
-    def bound(self, params: DlrmParams, mode: Mode, precision: str) -> float:
+    def bound(self, mode: Mode, precision: str) -> float:
         """Return a larger bound for gradients in short types.
 
         Where rounding moves the input of a ReLU across zero, a gradient is passed on or not: in bf16 and fp16, a few
@@ -220,26 +217,29 @@ class Dlrm(Problem):
         types = PRECISIONS[precision]
         return 0.4 if mode == "forward_backward" and types.is_short else types.bound
 
-    def data(self, params: DlrmParams, precision: str, rng: np.random.Generator, batches: int) -> Data:
+    def data(self, precision: str, rng: np.random.Generator, batches: int) -> Data:
         """Draw weights as the authors do, and samples whose clicks can be learned.
 
         Kernels are drawn from N(0, 2/(inputs + outputs)), biases from N(0, 1/outputs), rows uniformly from ±1/√rows.
         Frequent rows lie anywhere in their table. A sample is clicked if fixed random scores of its rows have a
         positive sum. Its dense features are noise on a fixed pattern, which is negative if it is not clicked.
         """
-        p = params
-        weights = {name: _draw(name, shape, p, rng) for name, shape in weight_shapes(p).items()}
-        row_scores = rng.standard_normal(p.tables * p.rows, dtype=np.float32)
-        pattern_I = rng.standard_normal(p.dense_features, dtype=np.float32)
-        by_rank_SR = rng.permuted(np.arange(p.tables * p.rows, dtype=np.int32).reshape(p.tables, p.rows), axis=1)
-        below_R = np.cumsum(probabilities(p.rows, p.skew))
-        tables_S1 = np.arange(p.tables)[:, None]
+        weights = {name: _draw(name, shape, self, rng) for name, shape in self.weight_shapes().items()}
+        row_scores = rng.standard_normal(self.tables * self.rows, dtype=np.float32)
+        pattern_I = rng.standard_normal(self.dense_features, dtype=np.float32)
+        by_rank_SR = rng.permuted(
+            np.arange(self.tables * self.rows, dtype=np.int32).reshape(self.tables, self.rows), axis=1
+        )
+        below_R = np.cumsum(probabilities(self.rows, self.skew))
+        tables_S1 = np.arange(self.tables)[:, None]
 
         def batch() -> Mapping[str, np.ndarray]:
-            ranks_BSP = np.searchsorted(below_R[:-1], rng.random((p.batch_size, p.tables, p.pooling)), side="right")
+            ranks_BSP = np.searchsorted(
+                below_R[:-1], rng.random((self.batch_size, self.tables, self.pooling)), side="right"
+            )
             indices_BSP = by_rank_SR[tables_S1, ranks_BSP]
             clicked_B = row_scores[indices_BSP].sum(axis=(1, 2)) > 0
-            dense_BI = rng.standard_normal((p.batch_size, p.dense_features), dtype=np.float32)
+            dense_BI = rng.standard_normal((self.batch_size, self.dense_features), dtype=np.float32)
             dense_BI += np.where(clicked_B[:, None], pattern_I, -pattern_I)
             return {"dense": dense_BI, "indices": indices_BSP, "targets": clicked_B.astype(np.float32)}
 
@@ -247,13 +247,13 @@ class Dlrm(Problem):
         cast = {name: weight.astype(dtype, copy=False) for name, weight in weights.items()}
         return Data(cast, tuple(batch() for _ in range(batches)))
 
-    def small(self, params: DlrmParams) -> DlrmParams:
+    def small(self) -> Self:
         """Return few tables and narrow MLPs with dimensions that all differ."""
         return replace(
-            params,
-            tables=min(params.tables, 4),
+            self,
+            tables=min(self.tables, 4),
             rows=31,
-            pooling=min(params.pooling, 3),
+            pooling=min(self.pooling, 3),
             embedding_dim=10,
             dense_features=29,
             bottom_mlp="23-18",
@@ -261,15 +261,27 @@ class Dlrm(Problem):
             batch_size=101,
         )
 
-    def reference(self, params: DlrmParams, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
+    def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
         """Yield the logits; or the loss and the gradients of MLPs and bags; or the loss before each SGD step."""
-        return steps(params, data, mode)
+        return steps(self, data, mode)
+
+    def mlp_shapes(self) -> Shapes:
+        """Return the shape of every weight of both MLPs by name, in order of use; a `kernel` is [inputs, outputs]."""
+        shapes: Shapes = {}
+        for name, widths in (("bottom", self.bottom_widths), ("top", self.top_widths)):
+            for number, (inputs, outputs) in enumerate(_layers(widths)):
+                shapes |= linear_shapes(f"{name}.{number}", inputs, outputs)
+        return shapes
+
+    def weight_shapes(self) -> Shapes:
+        """Return the shape of every weight by name."""
+        return {TABLES: (self.tables * self.rows, self.embedding_dim), **self.mlp_shapes()}
 
 
 @hookimpl
-def make_problem() -> Problem:
-    """Make the DLRM problem."""
-    return Dlrm()
+def define_problem() -> type[Problem]:
+    """Return the DLRM problem."""
+    return Dlrm
 
 
 def probabilities(rows: int, skew: float) -> np.ndarray:
@@ -285,30 +297,16 @@ def _expected_distinct(rows: int, skew: float, lookups: int) -> float:
     return float((1 - (1 - probabilities(rows, skew)) ** lookups).sum())
 
 
-def mlp_shapes(params: DlrmParams) -> Shapes:
-    """Return the shape of every weight of both MLPs by name, in order of use; a `kernel` is [inputs, outputs]."""
-    shapes: Shapes = {}
-    for name, widths in (("bottom", params.bottom_widths), ("top", params.top_widths)):
-        for number, (inputs, outputs) in enumerate(_layers(widths)):
-            shapes |= linear_shapes(f"{name}.{number}", inputs, outputs)
-    return shapes
-
-
-def weight_shapes(params: DlrmParams) -> Shapes:
-    """Return the shape of every weight by name."""
-    return {TABLES: (params.tables * params.rows, params.embedding_dim), **mlp_shapes(params)}
-
-
 def pair_positions(vectors: int) -> np.ndarray:
     """Return where each pair of different vectors stands in the flat matrix of all products, [N·(N − 1)/2]."""
     return np.ravel_multi_index(np.tril_indices(vectors, -1), (vectors, vectors)).astype(np.int32)
 
 
-def _draw(name: str, shape: tuple[int, ...], params: DlrmParams, rng: np.random.Generator) -> np.ndarray:
+def _draw(name: str, shape: tuple[int, ...], problem: Dlrm, rng: np.random.Generator) -> np.ndarray:
     if name == TABLES:
         weight = rng.random(shape, dtype=np.float32)
         weight -= np.float32(0.5)
-        weight *= np.float32(2 * params.rows**-0.5)
+        weight *= np.float32(2 * problem.rows**-0.5)
         return weight
     variance = 2 / sum(shape) if len(shape) == 2 else 1 / shape[0]
     return rng.standard_normal(shape, dtype=np.float32) * np.float32(variance**0.5)

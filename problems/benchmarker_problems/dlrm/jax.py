@@ -17,7 +17,7 @@ from jax import Array
 
 from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
-from benchmarker_problems.dlrm import DlrmParams, pair_positions
+from benchmarker_problems.dlrm import Dlrm, pair_positions
 from benchmarker_problems.dlrm.reference import BAGS, LEARNING_RATE, TABLES
 from benchmarker_problems.steps import DONE, fixed_loss_scale
 from benchmarker_problems.steps.jax import (
@@ -42,9 +42,9 @@ def pool(tables_RD: Array, indices_BSP: Array) -> Array:
         return tables_RD.at[indices_BSP].get(mode="promise_in_bounds").sum(axis=2)
 
 
-def logits(params: DlrmParams, dtype: Any, weights: Weights, dense_BI: Array) -> Array:
+def logits(problem: Dlrm, dtype: Any, weights: Weights, dense_BI: Array) -> Array:
     """Return the logits, [B], from the weights of the MLPs and the bags."""
-    p = params
+    p = problem
 
     def linear(layer: str, x_I: Array) -> Array:
         kernel_IO, bias_O = (weights[f"{layer}.{part}"].astype(dtype) for part in ("kernel", "bias"))
@@ -77,14 +77,14 @@ def binary_cross_entropy(logits_B: Array, targets_B: Array) -> Array:
         return optax.sigmoid_binary_cross_entropy(logits_B, targets_B.astype(logits_B.dtype)).mean()
 
 
-def functions(params: DlrmParams, dtype: Any) -> tuple[Callable[..., Array], Callable[..., Array]]:
+def functions(problem: Dlrm, dtype: Any) -> tuple[Callable[..., Array], Callable[..., Array]]:
     """Return (weights, dense, indices) to logits and (weights with bags, dense, targets) to loss as functions."""
 
     def logits_of(weights: Weights, dense: Array, indices: Array) -> Array:
-        return logits(params, dtype, with_bags(weights, indices), dense)
+        return logits(problem, dtype, with_bags(weights, indices), dense)
 
     def loss_of(weights: Weights, dense: Array, targets: Array) -> Array:
-        return binary_cross_entropy(logits(params, dtype, weights, dense), targets)
+        return binary_cross_entropy(logits(problem, dtype, weights, dense), targets)
 
     return logits_of, loss_of
 
@@ -122,7 +122,7 @@ def training(
 
 
 @hookimpl
-def build_workload(framework: JaxFramework, case: Case, params: DlrmParams, data: Data) -> Workload:
+def build_workload(framework: JaxFramework, case: Case, problem: Dlrm, data: Data) -> Workload:
     """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights."""
     types = PRECISIONS[case.precision]
     dtype = DTYPES[types.parameter]
@@ -131,8 +131,8 @@ def build_workload(framework: JaxFramework, case: Case, params: DlrmParams, data
         return {name: framework.put(value, None if name == "indices" else dtype) for name, value in values.items()}
 
     weights, batches = put(data.weights), cycle([put(batch) for batch in data.batches])
-    logits_of, loss_of = functions(params, DTYPES[types.compute])
-    loss_scale = fixed_loss_scale(params.batch_size) if types.compute == "fp16" else 1.0
+    logits_of, loss_of = functions(problem, DTYPES[types.compute])
+    loss_scale = fixed_loss_scale(problem.batch_size) if types.compute == "fp16" else 1.0
     scale_left = loss_scale if types.parameter == "fp16" else 1.0
     if case.mode == "inference":
         step = inference_step("logits", logits_of, weights, batches, ("dense", "indices"))

@@ -14,7 +14,7 @@ from benchmarker import Data, Mode
 from benchmarker_problems.layers.reference import Gradients, Plain, Pullback, Weights, linear, prefixed, select
 
 if TYPE_CHECKING:
-    from benchmarker_problems.dlrm import DlrmParams
+    from benchmarker_problems.dlrm import Dlrm
 
 TABLES = "embeddings"
 """Name of the weight that holds all tables, [tables·rows, D]."""
@@ -24,11 +24,11 @@ LEARNING_RATE = 0.1
 """Of SGD, as in the authors' bench/dlrm_s_criteo_kaggle.sh."""
 
 
-def steps(params: DlrmParams, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
+def steps(problem: Dlrm, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
     """Yield the logits; or the loss and the gradients of MLPs and bags; or the loss before each SGD step."""
     weights = {name: weight.astype(np.float64) for name, weight in data.weights.items()}
     for batch in data.batches:
-        logits_B, pullback = forward(weights, batch["dense"].astype(np.float64), batch["indices"], params)
+        logits_B, pullback = forward(weights, batch["dense"].astype(np.float64), batch["indices"], problem)
         if mode == "inference":
             yield {"logits": logits_B}
             continue
@@ -45,21 +45,21 @@ def steps(params: DlrmParams, data: Data, mode: Mode) -> Iterator[Mapping[str, n
 
 
 def forward(
-    weights: Weights, dense_BI: np.ndarray, indices_BSP: np.ndarray, params: DlrmParams
+    weights: Weights, dense_BI: np.ndarray, indices_BSP: np.ndarray, problem: Dlrm
 ) -> tuple[np.ndarray, Callable[[np.ndarray], Gradients]]:
     """Return the logits, [B], and the function from their gradient to those of the MLPs' weights and of the bags."""
     bags_BSD = weights[TABLES][indices_BSP].sum(axis=2)
-    bottom_BD, bottom_pullback = mlp(dense_BI, weights, "bottom", len(params.bottom_widths) - 1)
+    bottom_BD, bottom_pullback = mlp(dense_BI, weights, "bottom", len(problem.bottom_widths) - 1)
     bottom_BD, relu_pullback = relu(bottom_BD)
     vectors_BND = np.concatenate([bottom_BD[:, None], bags_BSD], axis=1)
     products_BNN = vectors_BND @ vectors_BND.swapaxes(1, 2)
-    pairs = (slice(None), *np.tril_indices(params.vectors, -1))
+    pairs = (slice(None), *np.tril_indices(problem.vectors, -1))
     top_BI = np.concatenate([bottom_BD, products_BNN[pairs]], axis=1)
-    logits_B1, top_pullback = mlp(top_BI, weights, "top", len(params.top_widths) - 1)
+    logits_B1, top_pullback = mlp(top_BI, weights, "top", len(problem.top_widths) - 1)
 
     def pullback(d_logits_B: np.ndarray) -> Gradients:
         d_top_BI, d_top = top_pullback(d_logits_B[:, None])
-        d_bottom_BD, d_pairs_BQ = np.split(d_top_BI, [params.embedding_dim], axis=1)
+        d_bottom_BD, d_pairs_BQ = np.split(d_top_BI, [problem.embedding_dim], axis=1)
         d_products_BNN = np.zeros_like(products_BNN)
         d_products_BNN[pairs] = d_pairs_BQ
         d_vectors_BND = (d_products_BNN + d_products_BNN.swapaxes(1, 2)) @ vectors_BND

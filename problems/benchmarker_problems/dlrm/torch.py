@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
-from benchmarker_problems.dlrm import DlrmParams, pair_positions
+from benchmarker_problems.dlrm import Dlrm, pair_positions
 from benchmarker_problems.dlrm.reference import BAGS, LEARNING_RATE, TABLES
 from benchmarker_problems.steps import DONE, fixed_loss_scale
 from benchmarker_problems.steps.torch import inference_step, load, outputs_last, parameter_name
@@ -31,9 +31,9 @@ class DlrmModel(nn.Module):
 
     embeddings: Tensor
 
-    def __init__(self, params: DlrmParams, pairs_Q: Tensor) -> None:
+    def __init__(self, problem: Dlrm, pairs_Q: Tensor) -> None:
         super().__init__()
-        p = params
+        p = problem
         self.pairs_Q = pairs_Q
         self.register_buffer(TABLES, torch.empty(p.tables * p.rows, p.embedding_dim))
         self.bottom = linear_layers(p.bottom_widths)
@@ -76,9 +76,9 @@ def binary_cross_entropy(logits_B: Tensor, targets_B: Tensor) -> Tensor:
 
 
 @hookimpl
-def build_workload(framework: TorchFramework, case: Case, params: DlrmParams, data: Data) -> Workload:
+def build_workload(framework: TorchFramework, case: Case, problem: Dlrm, data: Data) -> Workload:
     """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights."""
-    p, types = params, PRECISIONS[case.precision]
+    p, types = problem, PRECISIONS[case.precision]
     pairs_Q = framework.put(pair_positions(p.vectors))
     model = load(framework, lambda: DlrmModel(p, pairs_Q), data, DTYPES[types.parameter])
     mlps = {name: model.get_parameter(parameter_name(name)) for name in data.weights if name != TABLES}

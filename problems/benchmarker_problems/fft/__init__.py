@@ -6,7 +6,7 @@ Shapes: B transforms per step, X × Y × Z points.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import log2
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import numpy as np
 from msgspec import Meta
@@ -18,8 +18,15 @@ AXES = (1, 2, 3)
 
 
 @dataclass(frozen=True)
-class FftParams:
-    """Size and direction of the transforms."""
+class Fft(Problem):
+    """Transforms from complex numbers to complex numbers, not in place: complex64 in fp32, complex128 in fp64."""
+
+    summary = "3-D Fourier transform, complex to complex"
+    accelerator = {"nx": 512, "ny": 512, "nz": 512}
+    cost_formula = (
+        "flops = 5·N·log2(N)·batch with N = nx·ny·nz, the customary count of FFTW's benchFFT for any algorithm\n"
+        "bytes = N complex numbers read once and written once; larger arrays than a cache take several such passes"
+    )
 
     nx: Annotated[int, Meta(ge=1, description="points along the first axis")] = 128
     ny: Annotated[int, Meta(ge=1, description="points along the second axis")] = 128
@@ -34,69 +41,55 @@ class FftParams:
         """Points of one transform."""
         return self.nx * self.ny * self.nz
 
-
-class Fft(Problem):
-    """Transforms from complex numbers to complex numbers, not in place: complex64 in fp32, complex128 in fp64."""
-
-    summary = "3-D Fourier transform, complex to complex"
-    params = FftParams
-    accelerator = {"nx": 512, "ny": 512, "nz": 512}
-    cost_formula = (
-        "flops = 5·N·log2(N)·batch with N = nx·ny·nz, the customary count of FFTW's benchFFT for any algorithm\n"
-        "bytes = N complex numbers read once and written once; larger arrays than a cache take several such passes"
-    )
-
-    def title(self, params: FftParams, mode: Mode) -> str:
+    def title(self, mode: Mode) -> str:
         """Return the sizes, and the direction if it is not forward: `FFT 128×128×128`."""
-        p = params
-        batch = f" B={p.batch_size}" * (p.batch_size > 1)
-        return f"FFT{batch} {p.nx}×{p.ny}×{p.nz}{' inverse' * (p.direction == 'inverse')}"
+        batch = f" B={self.batch_size}" * (self.batch_size > 1)
+        return f"FFT{batch} {self.nx}×{self.ny}×{self.nz}{' inverse' * (self.direction == 'inverse')}"
 
-    def scopes(self, params: FftParams, mode: Mode) -> Mapping[str, int]:
+    def scopes(self, mode: Mode) -> Mapping[str, int]:
         """Return the transform, the only part."""
         return {"fft": 1}
 
-    def cost(self, params: FftParams, mode: Mode, precision: str) -> Cost:
+    def cost(self, mode: Mode, precision: str) -> Cost:
         """Count 5·N·log2(N) a transform (Frigo and Johnson, "The design and implementation of FFTW3", 2005)."""
-        p = params
         complex_bytes = 2 * PRECISIONS[precision].parameter_bytes
-        flops = round(p.batch_size * 5 * p.points * log2(p.points))
-        return Cost(flops, 2 * p.batch_size * p.points * complex_bytes, p.batch_size)
+        flops = round(self.batch_size * 5 * self.points * log2(self.points))
+        return Cost(flops, 2 * self.batch_size * self.points * complex_bytes, self.batch_size)
 
-    def parts(self, params: FftParams, mode: Mode, precision: str) -> Mapping[str, Work]:
+    def parts(self, mode: Mode, precision: str) -> Mapping[str, Work]:
         """Return the transform, the only part."""
-        cost = self.cost(params, mode, precision)
+        cost = self.cost(mode, precision)
         return {"fft": Work(cost.flops, cost.bytes)}
 
-    def data(self, params: FftParams, precision: str, rng: np.random.Generator, batches: int) -> Data:
+    def data(self, precision: str, rng: np.random.Generator, batches: int) -> Data:
         """Draw real and imaginary parts from a normal distribution."""
-        p = params
         real, whole = (np.float64, np.complex128) if precision == "fp64" else (np.float32, np.complex64)
 
         def draw() -> np.ndarray:
-            return rng.standard_normal((p.batch_size, p.nx, p.ny, p.nz, 2), dtype=real).view(whole)[..., 0]
+            return rng.standard_normal((self.batch_size, self.nx, self.ny, self.nz, 2), dtype=real).view(whole)[..., 0]
 
         return Data({}, tuple({"x": draw()} for _ in range(batches)))
 
-    def small(self, params: FftParams) -> FftParams:
+    def small(self) -> Self:
         """Return at most 12 × 10 × 7 points: even and odd sizes, among them a prime."""
-        p = params
-        return replace(p, nx=min(p.nx, 12), ny=min(p.ny, 10), nz=min(p.nz, 7), batch_size=min(p.batch_size, 3))
+        return replace(
+            self, nx=min(self.nx, 12), ny=min(self.ny, 10), nz=min(self.nz, 7), batch_size=min(self.batch_size, 3)
+        )
 
-    def reference(self, params: FftParams, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
+    def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
         """Yield the transform by its definition: a product with the Fourier matrix of each axis."""
         for batch in data.batches:
             y_BXYZ = batch["x"].astype(np.complex128)
             for axis in AXES:
-                matrix = fourier_matrix(y_BXYZ.shape[axis], params.direction)
+                matrix = fourier_matrix(y_BXYZ.shape[axis], self.direction)
                 y_BXYZ = np.moveaxis(np.tensordot(matrix, y_BXYZ, (1, axis)), 0, axis)
             yield {"y": y_BXYZ}
 
 
 @hookimpl
-def make_problem() -> Problem:
-    """Make the FFT problem."""
-    return Fft()
+def define_problem() -> type[Problem]:
+    """Return the FFT problem."""
+    return Fft
 
 
 def fourier_matrix(n: int, direction: str) -> np.ndarray:

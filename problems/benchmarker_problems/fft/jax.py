@@ -9,7 +9,7 @@ from jax import Array
 
 from benchmarker import Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.jax import JaxFramework
-from benchmarker_problems.fft import AXES, FftParams
+from benchmarker_problems.fft import AXES, Fft
 
 
 @hookimpl
@@ -19,9 +19,9 @@ def describe_workload() -> Support:
 
 
 @hookimpl
-def build_workload(framework: JaxFramework, params: FftParams, data: Data) -> Workload:
+def build_workload(framework: JaxFramework, problem: Fft, data: Data) -> Workload:
     """Build a step: the transforms of one batch."""
-    transform = jnp.fft.fftn if params.direction == "forward" else jnp.fft.ifftn
+    transform = jnp.fft.fftn if problem.direction == "forward" else jnp.fft.ifftn
     batches = cycle([framework.put(batch["x"]) for batch in data.batches])
 
     @jax.jit

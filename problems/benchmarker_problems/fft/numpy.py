@@ -7,7 +7,7 @@ import scipy.fft
 
 from benchmarker import Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.numpy import NumpyFramework
-from benchmarker_problems.fft import AXES, FftParams
+from benchmarker_problems.fft import AXES, Fft
 
 
 @hookimpl
@@ -17,9 +17,9 @@ def describe_workload() -> Support:
 
 
 @hookimpl
-def build_workload(framework: NumpyFramework, params: FftParams, data: Data) -> Workload:
+def build_workload(framework: NumpyFramework, problem: Fft, data: Data) -> Workload:
     """Build a step: the transforms of one batch, on as many threads as the BLAS has."""
-    transform = scipy.fft.fftn if params.direction == "forward" else scipy.fft.ifftn
+    transform = scipy.fft.fftn if problem.direction == "forward" else scipy.fft.ifftn
     batches = cycle([batch["x"] for batch in data.batches])
     workers = framework.threads()
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from benchmarker import Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import TorchFramework, scope
-from benchmarker_problems.fft import AXES, FftParams
+from benchmarker_problems.fft import AXES, Fft
 
 
 @hookimpl
@@ -17,9 +17,9 @@ def describe_workload() -> Support:
 
 
 @hookimpl
-def build_workload(framework: TorchFramework, case: Case, params: FftParams, data: Data) -> Workload:
+def build_workload(framework: TorchFramework, case: Case, problem: Fft, data: Data) -> Workload:
     """Build a step: the transforms of one batch."""
-    transform = torch.fft.fftn if params.direction == "forward" else torch.fft.ifftn
+    transform = torch.fft.fftn if problem.direction == "forward" else torch.fft.ifftn
     batches = cycle([framework.put(batch["x"]) for batch in data.batches])
 
     def transformed(x_BXYZ: Tensor) -> Tensor:

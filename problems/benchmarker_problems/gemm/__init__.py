@@ -2,17 +2,29 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import numpy as np
 from msgspec import Meta
 
 from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, Work, hookimpl
 
+INPUTS: dict[Mode, tuple[str, ...]] = {"inference": ("a", "b"), "forward_backward": ("a", "b", "dc")}
+"""Inputs of a step, by mode."""
+OUTPUTS = ("c", "da", "db")
+"""Outputs of a step, in order; without the backward pass, only the first."""
+
 
 @dataclass(frozen=True)
-class GemmParams:
-    """Shape and layout of the product."""
+class Gemm(Problem):
+    """Matrix products; `forward_backward` adds the gradients of A and B for a given gradient of C."""
+
+    summary = "matrix product C[M,N] = A[M,K] · B[K,N]"
+    accelerator = {"m": 8192, "n": 8192, "k": 8192}
+    cost_formula = (
+        "flops = 2·M·N·K·batch, three times that with backward\n"
+        "bytes = A, B and C once, with backward also their gradients"
+    )
 
     m: Annotated[int, Meta(ge=1, description="rows of A and of C")] = 1024
     n: Annotated[int, Meta(ge=1, description="columns of B and of C")] = 1024
@@ -21,91 +33,72 @@ class GemmParams:
     transpose_a: Annotated[bool, Meta(description="A is stored as [K, M]")] = False
     transpose_b: Annotated[bool, Meta(description="B is stored as [N, K]")] = False
 
-
-INPUTS: dict[Mode, tuple[str, ...]] = {"inference": ("a", "b"), "forward_backward": ("a", "b", "dc")}
-"""Inputs of a step, by mode."""
-OUTPUTS = ("c", "da", "db")
-"""Outputs of a step, in order; without the backward pass, only the first."""
-
-
-class Gemm(Problem):
-    """Matrix products; `forward_backward` adds the gradients of A and B for a given gradient of C."""
-
-    summary = "matrix product C[M,N] = A[M,K] · B[K,N]"
-    params = GemmParams
-    accelerator = {"m": 8192, "n": 8192, "k": 8192}
-    cost_formula = (
-        "flops = 2·M·N·K·batch, three times that with backward\n"
-        "bytes = A, B and C once, with backward also their gradients"
-    )
-
-    def title(self, params: GemmParams, mode: Mode) -> str:
+    def title(self, mode: Mode) -> str:
         """Return M×N×K, and as in BLAS which of A and B are transposed, if any: `GEMM 16×4096×4096 NT`."""
-        p = params
-        layout = "".join("NT"[each] for each in (p.transpose_a, p.transpose_b))
-        batch = f" B={p.batch_size}" * (p.batch_size > 1)
+        layout = "".join("NT"[each] for each in (self.transpose_a, self.transpose_b))
+        batch = f" B={self.batch_size}" * (self.batch_size > 1)
         backward = " fwd+bwd" * (mode == "forward_backward")
-        return f"GEMM{batch} {p.m}×{p.n}×{p.k}{f' {layout}' * ('T' in layout)}{backward}"
+        return f"GEMM{batch} {self.m}×{self.n}×{self.k}{f' {layout}' * ('T' in layout)}{backward}"
 
-    def scopes(self, params: GemmParams, mode: Mode) -> Mapping[str, int]:
+    def scopes(self, mode: Mode) -> Mapping[str, int]:
         """Return the product, the only part."""
         return {"gemm": 1}
 
-    def cost(self, params: GemmParams, mode: Mode, precision: str) -> Cost:
+    def cost(self, mode: Mode, precision: str) -> Cost:
         """Count the product; the backward pass adds two of the same FLOPs, dA = dC·Bᵀ and dB = Aᵀ·dC."""
-        p, item = params, PRECISIONS[precision].parameter_bytes
-        product_flops = 2 * p.m * p.n * p.k * p.batch_size
-        inputs = p.m * p.k + p.k * p.n
-        outputs_bytes = p.m * p.n * (4 if precision == "int8" else item)
+        item = PRECISIONS[precision].parameter_bytes
+        product_flops = 2 * self.m * self.n * self.k * self.batch_size
+        inputs = self.m * self.k + self.k * self.n
+        outputs_bytes = self.m * self.n * (4 if precision == "int8" else item)
         if mode == "inference":
-            return Cost(product_flops, p.batch_size * (inputs * item + outputs_bytes), p.batch_size)
-        return Cost(3 * product_flops, p.batch_size * 2 * (inputs * item + outputs_bytes), p.batch_size)
+            return Cost(product_flops, self.batch_size * (inputs * item + outputs_bytes), self.batch_size)
+        return Cost(3 * product_flops, self.batch_size * 2 * (inputs * item + outputs_bytes), self.batch_size)
 
-    def parts(self, params: GemmParams, mode: Mode, precision: str) -> Mapping[str, Work]:
+    def parts(self, mode: Mode, precision: str) -> Mapping[str, Work]:
         """Return the product, the only part."""
-        cost = self.cost(params, mode, precision)
+        cost = self.cost(mode, precision)
         return {"gemm": Work(cost.flops, cost.bytes)}
 
-    def data(self, params: GemmParams, precision: str, rng: np.random.Generator, batches: int) -> Data:
+    def data(self, precision: str, rng: np.random.Generator, batches: int) -> Data:
         """Draw A, B and the gradient of C: normally distributed, or for int8 uniform over its whole range."""
-        p = params
         shapes = {
-            "a": (p.k, p.m) if p.transpose_a else (p.m, p.k),
-            "b": (p.n, p.k) if p.transpose_b else (p.k, p.n),
-            "dc": (p.m, p.n),
+            "a": (self.k, self.m) if self.transpose_a else (self.m, self.k),
+            "b": (self.n, self.k) if self.transpose_b else (self.k, self.n),
+            "dc": (self.m, self.n),
         }
 
         def draw(shape: tuple[int, ...]) -> np.ndarray:
-            full = shape if p.batch_size == 1 else (p.batch_size, *shape)
+            full = shape if self.batch_size == 1 else (self.batch_size, *shape)
             if precision == "int8":
                 return rng.integers(-128, 128, full, dtype=np.int8)
             return rng.standard_normal(full, dtype=np.float64 if precision == "fp64" else np.float32)
 
         return Data({}, tuple({name: draw(shape) for name, shape in shapes.items()} for _ in range(batches)))
 
-    def small(self, params: GemmParams) -> GemmParams:
+    def small(self) -> Self:
         """Return the same layout with M, N and K of at most 64, 56 and 48, different limits so that they differ."""
-        p = params
-        return replace(p, m=min(p.m, 64), n=min(p.n, 56), k=min(p.k, 48), batch_size=min(p.batch_size, 3))
+        return replace(
+            self, m=min(self.m, 64), n=min(self.n, 56), k=min(self.k, 48), batch_size=min(self.batch_size, 3)
+        )
 
-    def reference(self, params: GemmParams, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
+    def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
         """Yield C, and in `forward_backward` also the gradients, in the layouts in which A and B are stored."""
         for batch in data.batches:
             a, b, dc = (batch[name].astype(np.float64) for name in ("a", "b", "dc"))
-            a_mk = transposed(a, params.transpose_a)
-            b_kn = transposed(b, params.transpose_b)
+            a_mk = transposed(a, self.transpose_a)
+            b_kn = transposed(b, self.transpose_b)
             outputs = {"c": a_mk @ b_kn}
             if mode == "forward_backward":
                 da, db = dc @ b_kn.swapaxes(-1, -2), a_mk.swapaxes(-1, -2) @ dc
-                outputs["da"] = transposed(da, params.transpose_a)
-                outputs["db"] = transposed(db, params.transpose_b)
+                outputs["da"] = transposed(da, self.transpose_a)
+                outputs["db"] = transposed(db, self.transpose_b)
             yield outputs
 
 
 @hookimpl
-def make_problem() -> Problem:
-    """Make the GEMM problem."""
-    return Gemm()
+def define_problem() -> type[Problem]:
+    """Return the GEMM problem."""
+    return Gemm
 
 
 def transposed(value: Any, transpose: bool) -> Any:

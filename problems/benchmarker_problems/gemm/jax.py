@@ -10,7 +10,7 @@ from jax import Array
 
 from benchmarker import FLOATS, PRECISIONS, Case, Data, Mode, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
-from benchmarker_problems.gemm import INPUTS, OUTPUTS, GemmParams, transposed
+from benchmarker_problems.gemm import INPUTS, OUTPUTS, Gemm, transposed
 
 
 @hookimpl
@@ -19,13 +19,13 @@ def describe_workload() -> Support:
     return Support({"inference": (*FLOATS, "int8"), "forward_backward": FLOATS})
 
 
-def step_function(params: GemmParams, precision: str, mode: Mode) -> Callable[..., tuple[Array, ...]]:
+def step_function(problem: Gemm, precision: str, mode: Mode) -> Callable[..., tuple[Array, ...]]:
     """Return the function from (a, b) to (c,), or with backward from (a, b, dc) to (c, da, db); int8 sums in int32."""
     sum_type = jnp.int32 if precision == "int8" else None
 
     def product(a: Array, b: Array) -> Array:
         with jax.named_scope("gemm"):
-            a_MK, b_KN = transposed(a, params.transpose_a), transposed(b, params.transpose_b)
+            a_MK, b_KN = transposed(a, problem.transpose_a), transposed(b, problem.transpose_b)
             return jnp.matmul(a_MK, b_KN, preferred_element_type=sum_type)
 
     def forward(a: Array, b: Array) -> tuple[Array, ...]:
@@ -39,10 +39,10 @@ def step_function(params: GemmParams, precision: str, mode: Mode) -> Callable[..
 
 
 @hookimpl
-def build_workload(framework: JaxFramework, case: Case, params: GemmParams, data: Data) -> Workload:
+def build_workload(framework: JaxFramework, case: Case, problem: Gemm, data: Data) -> Workload:
     """Build a step: one product; in `forward_backward` also the gradients of A and B, by `vjp`."""
     dtype = DTYPES[PRECISIONS[case.precision].parameter]
-    function = jax.jit(step_function(params, case.precision, case.mode))
+    function = jax.jit(step_function(problem, case.precision, case.mode))
     batches = cycle([tuple(framework.put(batch[name], dtype) for name in INPUTS[case.mode]) for batch in data.batches])
 
     def step() -> tuple[Array, ...]:

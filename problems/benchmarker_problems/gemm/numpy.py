@@ -5,7 +5,7 @@ from itertools import cycle
 import numpy as np
 
 from benchmarker import Data, Support, Workload, hookimpl
-from benchmarker_problems.gemm import GemmParams, transposed
+from benchmarker_problems.gemm import Gemm, transposed
 
 
 @hookimpl
@@ -15,11 +15,11 @@ def describe_workload() -> Support:
 
 
 @hookimpl
-def build_workload(params: GemmParams, data: Data) -> Workload:
+def build_workload(problem: Gemm, data: Data) -> Workload:
     """Build a step: one product; a transposed matrix is a view."""
     batches = cycle(
         [
-            (transposed(batch["a"], params.transpose_a), transposed(batch["b"], params.transpose_b))
+            (transposed(batch["a"], problem.transpose_a), transposed(batch["b"], problem.transpose_b))
             for batch in data.batches
         ]
     )

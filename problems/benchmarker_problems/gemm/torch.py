@@ -9,7 +9,7 @@ from torch import Tensor
 
 from benchmarker import FLOATS, PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
-from benchmarker_problems.gemm import INPUTS, OUTPUTS, GemmParams, transposed
+from benchmarker_problems.gemm import INPUTS, OUTPUTS, Gemm, transposed
 
 
 @hookimpl
@@ -26,7 +26,7 @@ def _int8_product(a_MK: Tensor, b_KN: Tensor) -> Tensor:
 
 
 @hookimpl
-def build_workload(framework: TorchFramework, case: Case, params: GemmParams, data: Data) -> Workload:
+def build_workload(framework: TorchFramework, case: Case, problem: Gemm, data: Data) -> Workload:
     """Build a step: one product; in `forward_backward` also the gradients of A and B, by autograd."""
     dtype = DTYPES[PRECISIONS[case.precision].parameter]
     batches = cycle([tuple(framework.put(batch[name], dtype) for name in INPUTS[case.mode]) for batch in data.batches])
@@ -34,7 +34,7 @@ def build_workload(framework: TorchFramework, case: Case, params: GemmParams, da
 
     def product(a: Tensor, b: Tensor) -> Tensor:
         with scope("gemm"):
-            return multiply(transposed(a, params.transpose_a), transposed(b, params.transpose_b))
+            return multiply(transposed(a, problem.transpose_a), transposed(b, problem.transpose_b))
 
     def forward(a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
         return (product(a, b),)

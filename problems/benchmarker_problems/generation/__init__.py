@@ -64,35 +64,37 @@ PAGE = 16
 """Positions of a page, as in vLLM by default."""
 
 
-def fill_lengths(params: Any, context: int | None) -> None:
+def fill_lengths(problem: Any, context: int | None) -> None:
     """Give the lengths of a phase their defaults; raises `ValueError` for those that do not fit.
 
     `context` is the context length that is published for the size, if there is one.
     """
-    lengths = DEFAULTS[params.phase]
+    lengths = DEFAULTS[problem.phase]
     for name in ("prompt_len", "depth", "new_tokens"):
-        value = getattr(params, name)
+        value = getattr(problem, name)
         if value is DERIVED:
-            object.__setattr__(params, name, lengths.get(name, 0))
+            object.__setattr__(problem, name, lengths.get(name, 0))
         elif value and name not in lengths:
             phases = " or ".join(phase for phase, names in DEFAULTS.items() if name in names)
             raise ValueError(f"{name}={value} needs phase={phases}")
         elif not value and name in lengths:
-            raise ValueError(f"{name}=0 is too small for phase={params.phase}: at least 1")
-    if params.cache == "max":
+            raise ValueError(f"{name}=0 is too small for phase={problem.phase}: at least 1")
+    if problem.cache == "max":
         if context is None:
-            raise ValueError(f"cache=max needs a context length, and none is published for size={params.size}")
-        if params.seq_len not in (DERIVED, context):
-            raise ValueError(f"seq_len={params.seq_len} needs cache=fit or paged; max has room for {context} positions")
-        object.__setattr__(params, "seq_len", context)
-    if params.seq_len is DERIVED:
-        object.__setattr__(params, "seq_len", positions(params) or 128)
-    if params.seq_len < positions(params):
-        raise ValueError(f"seq_len={params.seq_len} has no room for the {positions(params)} positions of the phase")
-    if params.phase == "none" and params.decoding != "greedy":
-        raise ValueError(f"decoding={params.decoding} needs a phase")
-    if params.phase == "none" and params.cache != "fit":
-        raise ValueError(f"cache={params.cache} needs a phase")
+            raise ValueError(f"cache=max needs a context length, and none is published for size={problem.size}")
+        if problem.seq_len not in (DERIVED, context):
+            raise ValueError(
+                f"seq_len={problem.seq_len} needs cache=fit or paged; max has room for {context} positions"
+            )
+        object.__setattr__(problem, "seq_len", context)
+    if problem.seq_len is DERIVED:
+        object.__setattr__(problem, "seq_len", positions(problem) or 128)
+    if problem.seq_len < positions(problem):
+        raise ValueError(f"seq_len={problem.seq_len} has no room for the {positions(problem)} positions of the phase")
+    if problem.phase == "none" and problem.decoding != "greedy":
+        raise ValueError(f"decoding={problem.decoding} needs a phase")
+    if problem.phase == "none" and problem.cache != "fit":
+        raise ValueError(f"cache={problem.cache} needs a phase")
 
 
 def accelerator_defaults(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -109,15 +111,15 @@ def engine_options(slots: int, positions: int) -> dict[str, Any]:
     return {"phase": "decode", "decoding": "greedy", "cache": "fit", "batch_size": slots, **lengths}
 
 
-def positions(params: Any) -> int:
+def positions(problem: Any) -> int:
     """Return the positions that a phase fills; the last token that is chosen has none."""
-    last: bool = params.phase == "generate"
-    return int(params.prompt_len + params.depth + params.new_tokens) - last
+    last: bool = problem.phase == "generate"
+    return int(problem.prompt_len + problem.depth + problem.new_tokens) - last
 
 
-def phases(params: Any) -> dict[str, tuple[int, Any]]:
+def phases(problem: Any) -> dict[str, tuple[int, Any]]:
     """Return how often each phase runs in a step, and its parameters alone: `generate` consists of the two others."""
-    p = params
+    p = problem
     if p.phase != "generate":
         return {"step" if p.phase == "none" else p.phase: (1, p)}
     found = {"prefill": (1, replace(p, phase="prefill", new_tokens=0))}
@@ -127,47 +129,47 @@ def phases(params: Any) -> dict[str, tuple[int, Any]]:
     return found
 
 
-def cache_shape(params: Any, n_kv_head: int) -> tuple[int, int, int, int]:
+def cache_shape(problem: Any, n_kv_head: int) -> tuple[int, int, int, int]:
     """Return the blocks, and the shape of the keys, and of the values, in each.
 
     That is sequences · heads, positions and width; or pages · heads, positions of a page, and width.
     """
-    p = params
+    p = problem
     if p.cache == "paged":
         return p.n_layer, p.batch_size * pages(p) * n_kv_head, PAGE, p.head_dim
     return p.n_layer, p.batch_size * n_kv_head, p.seq_len, p.head_dim
 
 
-def pages(params: Any) -> int:
+def pages(problem: Any) -> int:
     """Return the pages of a sequence."""
-    return -(-int(params.seq_len) // PAGE)
+    return -(-int(problem.seq_len) // PAGE)
 
 
-def page_table(params: Any) -> np.ndarray | None:
+def page_table(problem: Any) -> np.ndarray | None:
     """Return where the pages of each sequence and head are, [R, P], in random order; None for a cache without pages."""
-    if params.cache != "paged":
+    if problem.cache != "paged":
         return None
-    shape = params.batch_size, pages(params)
-    heads = params.cache_shape[1] // prod(shape)
+    shape = problem.batch_size, pages(problem)
+    heads = problem.cache_shape[1] // prod(shape)
     page_BP = np.random.default_rng(0).permutation(prod(shape)).reshape(shape)
     page_BKP: np.ndarray = page_BP[:, None] * heads + np.arange(heads)[:, None]
     return page_BKP.reshape(-1, shape[1]).astype(np.int32)
 
 
-def cache_bytes(params: Any, precision: str) -> int:
+def cache_bytes(problem: Any, precision: str) -> int:
     """Return the bytes that the keys and values of a phase have room for."""
-    return 0 if params.phase == "none" else 2 * prod(params.cache_shape) * PRECISIONS[precision].compute_bytes
+    return 0 if problem.phase == "none" else 2 * prod(problem.cache_shape) * PRECISIONS[precision].compute_bytes
 
 
-def refuse_phase(params: Any, mode: Mode) -> None:
+def refuse_phase(problem: Any, mode: Mode) -> None:
     """Raise `UserError` if a phase is combined with a backward pass."""
-    if params.phase != "none" and mode != "inference":
-        raise UserError(f"--phase={params.phase} needs --mode=inference")
+    if problem.phase != "none" and mode != "inference":
+        raise UserError(f"--phase={problem.phase} needs --mode=inference")
 
 
-def phase_title(params: Any) -> str:
+def phase_title(problem: Any) -> str:
     """Return the phase, its lengths, and what else is not as usual."""
-    p = params
+    p = problem
     lengths = {"prefill": f"P={p.prompt_len}", "decode": f"at {p.depth}+{p.new_tokens}"}
     room = f" S={p.seq_len}" if p.seq_len > positions(p) else ""
     forced = " forced" if p.decoding == "forced" else ""
@@ -182,9 +184,9 @@ Run = Callable[[Any, Any, Any], tuple[Any, Any, Any]]
 that follows [B, 1], its position, and the result."""
 
 
-def token_batches(params: Any, rng: np.random.Generator, batches: int) -> tuple[Mapping[str, np.ndarray], ...]:
+def token_batches(problem: Any, rng: np.random.Generator, batches: int) -> tuple[Mapping[str, np.ndarray], ...]:
     """Return batches of `tokens` that can be learned, and of `targets`; in a phase, the tokens of every position."""
-    p = params
+    p = problem
     if p.phase == "none":
         return next_tokens(p.batch_size, p.seq_len, p.vocab_size, rng, batches)
     drawn = sequences(p.batch_size, positions(p), p.vocab_size, rng, batches)
@@ -192,7 +194,7 @@ def token_batches(params: Any, rng: np.random.Generator, batches: int) -> tuple[
 
 
 def step_and_tokens(
-    params: Any,
+    problem: Any,
     data: Data,
     put: Callable[[np.ndarray], Any],
     fetch: Callable[[Any], object],
@@ -204,7 +206,7 @@ def step_and_tokens(
     The result of a step is each token that it chooses or, with forced decoding, the logits. `zero` is the first
     position.
     """
-    p = params
+    p = problem
     name = "logits" if p.decoding == "forced" else "tokens"
     length = p.prompt_len + p.depth
     texts = [(put(batch["tokens"]), np.ascontiguousarray(batch["tokens"][:, :length])) for batch in data.batches]
@@ -241,14 +243,14 @@ def step_and_tokens(
     return step, tokens
 
 
-def small_lengths(params: Any) -> dict[str, Any]:
+def small_lengths(problem: Any) -> dict[str, Any]:
     """Return the lengths of a check, with room that stays empty; the tokens are those of the data.
 
     Otherwise a near tie between two logits, which rounding may decide otherwise, would change all that follows.
     """
-    if params.phase == "none":
+    if problem.phase == "none":
         return {"seq_len": 32}
     lengths = {"prompt_len": 20, "depth": 20, "new_tokens": 5}
-    used = {name: lengths[name] for name in DEFAULTS[params.phase]}
-    cache = "fit" if params.cache == "max" else params.cache
+    used = {name: lengths[name] for name in DEFAULTS[problem.phase]}
+    cache = "fit" if problem.cache == "max" else problem.cache
     return {**used, "seq_len": 32, "decoding": "forced", "cache": cache}

@@ -16,7 +16,7 @@ from jax import Array
 from benchmarker import PRECISIONS, Case, Data, Engine, Workload
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
 from benchmarker_problems.attention import Impl
-from benchmarker_problems.attention.jax import Attention, Kernel, attend, attend_to_rows, fused_kernel
+from benchmarker_problems.attention.jax import Attend, Kernel, attend, attend_to_rows, fused_kernel
 from benchmarker_problems.generation import PAGE, page_table, step_and_tokens
 from benchmarker_problems.quantization.jax import by_output
 from benchmarker_problems.steps.jax import Weights
@@ -46,7 +46,7 @@ def attention_into(
     kernel: Kernel,
     written: list[Keys],
     rows: Rows = lambda each: each,
-) -> Attention:
+) -> Attend:
     """Return the attention of a block that writes keys and values to its cache, and appends that to `written`.
 
     Several tokens are the prompt, which is first and attends to itself. A single one is at `position`, which is one for
@@ -75,21 +75,21 @@ def empty_cache(framework: JaxFramework, case: Case, shape: tuple[int, int, int,
     return tuple((zeros(), zeros()) for _ in range(blocks))
 
 
-def put_weights(framework: JaxFramework, case: Case, params: Any, data: Data) -> Weights:
+def put_weights(framework: JaxFramework, case: Case, problem: Any, data: Data) -> Weights:
     """Return the weights on the device; integers are those of quantised ones."""
-    dtypes = {"i": DTYPES.get(params.weight_type), "f": DTYPES[PRECISIONS[case.precision].parameter]}
+    dtypes = {"i": DTYPES.get(problem.weight_type), "f": DTYPES[PRECISIONS[case.precision].parameter]}
     return {
         name: framework.put(by_output(name, weight), dtypes[weight.dtype.kind]) for name, weight in data.weights.items()
     }
 
 
 def workload(
-    framework: JaxFramework, case: Case, params: Any, data: Data, model: Model, shape: tuple[int, int, int, int]
+    framework: JaxFramework, case: Case, problem: Any, data: Data, model: Model, shape: tuple[int, int, int, int]
 ) -> Workload:
     """Return the workload of a phase; `shape` is that of the cache: blocks, and what keys and values have in each."""
-    weights, cache = put_weights(framework, case, params, data), empty_cache(framework, case, shape)
-    forced, kernel = params.decoding == "forced", fused_kernel(case)
-    pages_RP = page_table(params)
+    weights, cache = put_weights(framework, case, problem, data), empty_cache(framework, case, shape)
+    forced, kernel = problem.decoding == "forced", fused_kernel(case)
+    pages_RP = page_table(problem)
     table_RP = None if pages_RP is None else framework.put(pages_RP)
 
     def advance(
@@ -105,7 +105,7 @@ def workload(
             return each if table_RP is None else each[table_RP].reshape(len(table_RP), -1, each.shape[-1])
 
         written: list[Keys] = []
-        attentions = [attention_into(keys, position, write, params.impl, kernel, written, rows) for keys in cache]
+        attentions = [attention_into(keys, position, write, problem.impl, kernel, written, rows) for keys in cache]
         logits_BV = model(weights, tokens_BT, position, attentions)
         cache = tuple(written)
         with jax.named_scope("next_token"):
@@ -129,20 +129,20 @@ def workload(
         }
 
     zero = framework.put(np.zeros((), np.int32))
-    step, tokens = step_and_tokens(params, data, framework.put, np.asarray, zero, run)
+    step, tokens = step_and_tokens(problem, data, framework.put, np.asarray, zero, run)
     return Workload(step, outputs, tokens=tokens)
 
 
 def engine(
-    framework: JaxFramework, case: Case, params: Any, data: Data, model: Model, shape: tuple[int, int, int, int]
+    framework: JaxFramework, case: Case, problem: Any, data: Data, model: Model, shape: tuple[int, int, int, int]
 ) -> Engine:
     """Return an engine; `shape` is that of the cache: blocks, R, S and D.
 
     Prompts are filled up to a power of two, so that few lengths are compiled; what is behind a prompt is masked until a
     new token overwrites it.
     """
-    weights, cache = put_weights(framework, case, params, data), empty_cache(framework, case, shape)
-    slots, (_, rows, room, _) = params.batch_size, shape
+    weights, cache = put_weights(framework, case, problem, data), empty_cache(framework, case, shape)
+    slots, (_, rows, room, _) = problem.batch_size, shape
     heads, kernel = rows // slots, fused_kernel(case)
     tokens_B = positions_B = framework.put(np.zeros(slots, np.int32))
 
@@ -159,7 +159,7 @@ def engine(
             return jax.lax.dynamic_update_slice_in_dim(into_RSD, new_KTD, slot * heads, axis=0)
 
         written: list[Keys] = []
-        attentions = [attention_into(keys, 0, write, params.impl, kernel, written) for keys in cache]
+        attentions = [attention_into(keys, 0, write, problem.impl, kernel, written) for keys in cache]
         logits_1V = model(weights, prompt_1T, 0, attentions, length - 1)
         with jax.named_scope("next_token"):
             (token,) = jnp.argmax(logits_1V, axis=-1).astype(tokens_B.dtype)
@@ -174,7 +174,7 @@ def engine(
 
         written: list[Keys] = []
         at_R11 = positions_R[:, None, None]
-        attentions = [attention_into(keys, at_R11, write, params.impl, kernel, written) for keys in cache]
+        attentions = [attention_into(keys, at_R11, write, problem.impl, kernel, written) for keys in cache]
         logits_BV = model(weights, tokens_B[:, None], positions_B, attentions)
         with jax.named_scope("next_token"):
             next_B = jnp.argmax(logits_BV, axis=-1).astype(tokens_B.dtype)
@@ -197,4 +197,4 @@ def engine(
         cache, tokens_B, positions_B = advance_compiled(weights, cache, tokens_B, positions_B)
         return np.asarray(tokens_B)
 
-    return Engine(fill, decode, slots, room, params.vocab_size)
+    return Engine(fill, decode, slots, room, problem.vocab_size)

@@ -14,9 +14,9 @@ LogitsOf = Callable[[Weights, np.ndarray], np.ndarray]
 """From weights and tokens [B, T] to logits [B, T, V]."""
 
 
-def generated(data: Data, params: Any, logits_of: LogitsOf) -> Iterator[Mapping[str, np.ndarray]]:
+def generated(data: Data, problem: Any, logits_of: LogitsOf) -> Iterator[Mapping[str, np.ndarray]]:
     """Yield what each step of a phase gives: the token that is chosen, or with forced decoding the logits."""
-    p = params
+    p = problem
     weights = dequantized(data.weights)
     for batch in data.batches:
         tokens_BT = batch["tokens"]
@@ -29,9 +29,9 @@ def generated(data: Data, params: Any, logits_of: LogitsOf) -> Iterator[Mapping[
             yield {"logits": step} if p.decoding == "forced" else {"tokens": step.argmax(axis=-1)}
 
 
-def steps_of(params: Any, logits_BTV: np.ndarray) -> Iterator[np.ndarray]:
+def steps_of(problem: Any, logits_BTV: np.ndarray) -> Iterator[np.ndarray]:
     """Yield the logits of each step of a phase, from those of the last position of the prompt on."""
-    p = params
+    p = problem
     if p.phase == "prefill":
         yield logits_BTV[:, 0]
     elif p.phase == "generate":

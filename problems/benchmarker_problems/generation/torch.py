@@ -15,13 +15,13 @@ from torch import Tensor
 from benchmarker import PRECISIONS, Case, Data, Engine, Workload
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
 from benchmarker_problems.attention import Impl
-from benchmarker_problems.attention.torch import Attention, attend, attend_to_rows, causal_bias
+from benchmarker_problems.attention.torch import Attend, attend, attend_to_rows, causal_bias
 from benchmarker_problems.generation import PAGE, page_table, step_and_tokens
 
 Keys = tuple[Tensor, Tensor]
 """Keys and values of a block: [R, S, D], or pages [pages · heads, 16, D]."""
 Cache = list[Keys]
-Model = Callable[[Tensor, Tensor, Sequence[Attention]], Tensor]
+Model = Callable[[Tensor, Tensor, Sequence[Attend]], Tensor]
 """From tokens [B, T], their positions [T] or [B, T], and the attention of each block to the last logits [B, V]."""
 Write = Callable[[Tensor, Tensor], object]
 """Writes the keys or values [R, T, D] of tokens to a cache."""
@@ -31,7 +31,7 @@ Rows = Callable[[Tensor], Tensor]
 
 def attentions_into(
     cache: Cache, length: int, positions_R: Tensor, room: int, write: Write, impl: Impl, rows: Rows = lambda each: each
-) -> list[Attention]:
+) -> list[Attend]:
     """Return the attention of each block, which writes keys and values to the cache with room for so many positions.
 
     Several tokens are the prompt, which is first and attends to itself. A single one is at `positions_R`, of which
@@ -77,14 +77,14 @@ def empty_cache(framework: TorchFramework, case: Case, shape: tuple[int, int, in
 
 
 def workload(
-    framework: TorchFramework, case: Case, params: Any, data: Data, model: Model, shape: tuple[int, int, int, int]
+    framework: TorchFramework, case: Case, problem: Any, data: Data, model: Model, shape: tuple[int, int, int, int]
 ) -> Workload:
     """Return the workload of a phase; `shape` is that of the cache: blocks, and what keys and values have in each."""
     types, device = PRECISIONS[case.precision], framework.device
     compute_dtype = DTYPES[types.compute]
     cache = empty_cache(framework, case, shape)
-    forced = params.decoding == "forced"
-    pages_RP = page_table(params)
+    forced = problem.decoding == "forced"
+    pages_RP = page_table(problem)
     table_RP = None if pages_RP is None else framework.put(pages_RP, torch.int64)
     room = shape[2] if pages_RP is None else pages_RP.shape[1] * PAGE
 
@@ -94,7 +94,7 @@ def workload(
     def advance(sequence_BS: Tensor, tokens_BT: Tensor, positions_T: Tensor) -> tuple[Tensor, Tensor]:
         write = at_positions(positions_T, table_RP)
         with torch.autocast(device.type, compute_dtype, enabled=types.is_mixed):
-            attentions = attentions_into(cache, len(positions_T), positions_T, room, write, params.impl, rows)
+            attentions = attentions_into(cache, len(positions_T), positions_T, room, write, problem.impl, rows)
             logits_BV = model(tokens_BT, positions_T, attentions)
         with scope("next_token"):
             if forced:
@@ -117,25 +117,25 @@ def workload(
             for name, value in result.items()
         }
 
-    positions = torch.arange(params.seq_len, device=device)
+    positions = torch.arange(problem.seq_len, device=device)
     put = partial(framework.put, dtype=torch.int64)
-    step, tokens = step_and_tokens(params, data, put, Tensor.cpu, 0, run)
+    step, tokens = step_and_tokens(problem, data, put, Tensor.cpu, 0, run)
     return Workload(step, outputs, tokens=tokens)
 
 
 def engine(
-    framework: TorchFramework, case: Case, params: Any, model: Model, shape: tuple[int, int, int, int]
+    framework: TorchFramework, case: Case, problem: Any, model: Model, shape: tuple[int, int, int, int]
 ) -> Engine:
     """Return an engine; `shape` is that of the cache: blocks, R, S and D."""
     types, device = PRECISIONS[case.precision], framework.device
     cache = empty_cache(framework, case, shape)
-    slots, (_, rows, room, _) = params.batch_size, shape
+    slots, (_, rows, room, _) = problem.batch_size, shape
     heads = rows // slots
     all_rows, positions = torch.arange(rows, device=device), torch.arange(room, device=device)
     tokens_B1 = torch.zeros((slots, 1), dtype=torch.int64, device=device)
     positions_B1 = torch.zeros_like(tokens_B1)
 
-    def next_tokens(tokens_BT: Tensor, positions_BT: Tensor, attentions: Sequence[Attention]) -> Tensor:
+    def next_tokens(tokens_BT: Tensor, positions_BT: Tensor, attentions: Sequence[Attend]) -> Tensor:
         with torch.autocast(device.type, DTYPES[types.compute], enabled=types.is_mixed):
             return model(tokens_BT, positions_BT, attentions).argmax(dim=-1, keepdim=True)
 
@@ -144,7 +144,7 @@ def engine(
         positions_T, rows_of_slot = positions[:length], slice(slot * heads, (slot + 1) * heads)
         of_slot = [(k_RSD[rows_of_slot], v_RSD[rows_of_slot]) for k_RSD, v_RSD in cache]
         with torch.inference_mode():
-            attentions = attentions_into(of_slot, length, positions_T, room, at_positions(positions_T), params.impl)
+            attentions = attentions_into(of_slot, length, positions_T, room, at_positions(positions_T), problem.impl)
             next_11 = next_tokens(framework.put(prompt_P, torch.int64)[None], positions_T, attentions)
             tokens_B1[slot], positions_B1[slot] = next_11[0], min(length, room - 1)
         return int(next_11)
@@ -155,7 +155,7 @@ def engine(
         def write(into_RSD: Tensor, new_R1D: Tensor) -> None:
             into_RSD[all_rows, positions_R] = new_R1D[:, 0]
 
-        return next_tokens(tokens_B1, positions_B1, attentions_into(cache, 1, positions_R, room, write, params.impl))
+        return next_tokens(tokens_B1, positions_B1, attentions_into(cache, 1, positions_R, room, write, problem.impl))
 
     compiled = framework.compiled(advance, case.compile)
 
@@ -165,4 +165,4 @@ def engine(
             positions_B1.add_(1).clamp_(max=room - 1)
         return tokens_B1[:, 0].cpu().numpy()
 
-    return Engine(fill, decode, slots, room, params.vocab_size)
+    return Engine(fill, decode, slots, room, problem.vocab_size)

@@ -26,9 +26,9 @@ class Pass:
     logits: int
 
 
-def passes(params: Any) -> tuple[Pass, ...]:
+def passes(problem: Any) -> tuple[Pass, ...]:
     """Return the passes of a step."""
-    p = params
+    p = problem
     if p.phase == "none":
         return (Pass(1, p.seq_len, p.seq_len, p.seq_len),)
     if p.phase == "decode":
@@ -39,12 +39,12 @@ def passes(params: Any) -> tuple[Pass, ...]:
     return (prefill, Pass(p.new_tokens - 1, 1, p.prompt_len + p.new_tokens / 2, 1))
 
 
-def phase_scopes(params: Any, scopes: Mapping[str, int]) -> dict[str, int]:
+def phase_scopes(problem: Any, scopes: Mapping[str, int]) -> dict[str, int]:
     """Return how often the scopes of a pass run in a step, with those that a phase adds."""
-    if params.phase == "none":
+    if problem.phase == "none":
         return dict(scopes)
-    count = sum(each.count for each in passes(params))
-    within = {**scopes, "cache_write": params.n_layer, "next_token": 1}
+    count = sum(each.count for each in passes(problem))
+    within = {**scopes, "cache_write": problem.n_layer, "next_token": 1}
     return {name: count * times for name, times in within.items()}
 
 
@@ -73,7 +73,7 @@ def attention_parts(
 
 
 def cost(
-    params: Any,
+    problem: Any,
     mode: Mode,
     precision: str,
     *,
@@ -89,7 +89,7 @@ def cost(
     the positions of the cache that are filled, and writes those of its tokens. A step of `decode` counts at the mean of
     the positions that it goes through. With backward, there are two products for each product of the forward pass.
     """
-    p, types = params, PRECISIONS[precision]
+    p, types = problem, PRECISIONS[precision]
     flops = moved = tokens = 0
     for each in passes(p):
         rows = p.batch_size * each.tokens

@@ -5,7 +5,7 @@ As published (Radford et al., 2019), with a bias in every linear layer, but with
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from msgspec import Meta
@@ -15,8 +15,9 @@ from benchmarker import (
     Collective,
     Cost,
     Data,
+    Divides,
+    Generates,
     Mode,
-    Parallel,
     Precision,
     Problem,
     Published,
@@ -100,8 +101,22 @@ CONTEXTS: Mapping[Size, int] = {**dict.fromkeys(PUBLISHED, POSITIONS), "2.7b": 2
 
 
 @dataclass(frozen=True)
-class Gpt2Params:
-    """Size of the model and of a batch; dimensions that are given take precedence over `size`."""
+class Gpt2(Divides, Generates):
+    """GPT-2: forward only, forward and backward, or training with AdamW.
+
+    `inference` returns the logits of every position. The loss is the mean cross-entropy of the next token.
+    """
+
+    summary = "GPT-2 language model: logits, loss and gradients, or an AdamW step"
+    accelerator = {"seq_len": 1024, "batch_size": 8, "impl": "fused"}
+    published = tuple(
+        Published({"size": size}, "checkpoints of OpenAI, 2019", parameters=count) for size, count in PUBLISHED.items()
+    )
+    cost_formula = (
+        "flops = 2·B·T·(L·(4·d_model² + 2·d_model·d_ff + 2·T·d_model) + d_model·vocab), 3 times that with backward\n"
+        "bytes = weights, tokens and logits once; 2·weights with backward; 7·weights with AdamW's two moments\n"
+        + PHASE_FORMULA
+    )
 
     size: Annotated[Size, Meta(description="published size; the five options below override it")] = "small"
     n_layer: Annotated[int, Meta(ge=1, description="transformer blocks")] = DERIVED
@@ -144,228 +159,202 @@ class Gpt2Params:
         """Blocks, and the shape of the keys, and of the values, in each."""
         return cache_shape(self, self.n_head)
 
-
-class Gpt2(Problem):
-    """GPT-2: forward only, forward and backward, or training with AdamW.
-
-    `inference` returns the logits of every position. The loss is the mean cross-entropy of the next token.
-    """
-
-    summary = "GPT-2 language model: logits, loss and gradients, or an AdamW step"
-    params = Gpt2Params
-    accelerator = {"seq_len": 1024, "batch_size": 8, "impl": "fused"}
-    published = tuple(
-        Published({"size": size}, "checkpoints of OpenAI, 2019", parameters=count) for size, count in PUBLISHED.items()
-    )
-    cost_formula = (
-        "flops = 2·B·T·(L·(4·d_model² + 2·d_model·d_ff + 2·T·d_model) + d_model·vocab), 3 times that with backward\n"
-        "bytes = weights, tokens and logits once; 2·weights with backward; 7·weights with AdamW's two moments\n"
-        + PHASE_FORMULA
-    )
-
-    def __init__(self, devices: int = 1, parallel: Parallel = "none") -> None:
-        self.devices = devices
-        self.parallel = parallel
-
-    def on(self, devices: int, parallel: Parallel = "none") -> Problem:
-        """Return the same training, divided among the devices."""
-        return Gpt2(devices, parallel)
-
-    def grown(self, params: Gpt2Params, devices: int) -> Gpt2Params:
+    def grown(self) -> Self:
         """Return the same model with a batch that is larger by the number of devices."""
-        return replace(params, batch_size=devices * params.batch_size)
+        return replace(self, batch_size=self.devices * self.batch_size)
 
-    def title(self, params: Gpt2Params, mode: Mode) -> str:
+    def title(self, mode: Mode) -> str:
         """Return the size (L layers, width d, H heads unless it is published), the mode, B and T.
 
         `GPT-2 small training, B=1 T=128`. What is rarely changed follows if it differs from GPT-2's.
         """
-        p = params
-        sizes = {"n_layer": p.n_layer, "d_model": p.d_model, "n_head": p.n_head}
-        size = next((name for name, of in SIZES.items() if of == sizes), f"L={p.n_layer} d={p.d_model} H={p.n_head}")
-        inner = "" if p.d_ff == 4 * p.d_model else f" d_ff={p.d_ff}"
-        vocabulary = "" if p.vocab_size == VOCAB_SIZE else f" V={p.vocab_size}"
-        impl = "" if p.impl == Gpt2Params.impl else f" {p.impl}"
-        steps = steps_title(recompute=p.recompute, microbatches=p.microbatches)
-        what = f"{mode.replace('forward_backward', 'fwd+bwd')}, B={p.batch_size} T={p.seq_len}"
-        what = what if p.phase == "none" else phase_title(p)
+        sizes = {"n_layer": self.n_layer, "d_model": self.d_model, "n_head": self.n_head}
+        size = next(
+            (name for name, of in SIZES.items() if of == sizes), f"L={self.n_layer} d={self.d_model} H={self.n_head}"
+        )
+        inner = "" if self.d_ff == 4 * self.d_model else f" d_ff={self.d_ff}"
+        vocabulary = "" if self.vocab_size == VOCAB_SIZE else f" V={self.vocab_size}"
+        impl = "" if self.impl == Gpt2.impl else f" {self.impl}"
+        steps = steps_title(recompute=self.recompute, microbatches=self.microbatches)
+        what = f"{mode.replace('forward_backward', 'fwd+bwd')}, B={self.batch_size} T={self.seq_len}"
+        what = what if self.phase == "none" else phase_title(self)
         return f"GPT-2 {size}{inner}{vocabulary} {what}{impl}{steps}"
 
-    def scopes(self, params: Gpt2Params, mode: Mode) -> Mapping[str, int]:
+    def scopes(self, mode: Mode) -> Mapping[str, int]:
         """Return the parts of a block, which run once per layer, and those before and after the blocks."""
-        blocks = dict.fromkeys(block_scopes(params.impl), params.n_layer)
-        scopes = phase_scopes(params, {"embed": 1, **blocks, "ln_f": 1, "lm_head": 1})
-        return step_scopes(scopes, mode, params.microbatches)
+        blocks = dict.fromkeys(block_scopes(self.impl), self.n_layer)
+        scopes = phase_scopes(self, {"embed": 1, **blocks, "ln_f": 1, "lm_head": 1})
+        return step_scopes(scopes, mode, self.microbatches)
 
-    def cost(self, params: Gpt2Params, mode: Mode, precision: str) -> Cost:
+    def cost(self, mode: Mode, precision: str) -> Cost:
         """Count the work; the output head reads the whole embedding, and a phase the positions of its tokens alone."""
-        p, item_bytes = params, PRECISIONS[precision].parameter_bytes
+        item_bytes = PRECISIONS[precision].parameter_bytes
 
         def of_block(tokens: int) -> int:
-            return 2 * tokens * (4 * p.d_model**2 + 2 * p.d_model * p.d_ff)
+            return 2 * tokens * (4 * self.d_model**2 + 2 * self.d_model * self.d_ff)
 
         def unread(tokens: int) -> int:
-            return 0 if p.phase == "none" else (p.positions - tokens // p.batch_size) * p.d_model * item_bytes
+            return (
+                0 if self.phase == "none" else (self.positions - tokens // self.batch_size) * self.d_model * item_bytes
+            )
 
-        weight_bytes = self.weight_bytes(p, precision)
-        return cost(p, mode, precision, weight_bytes=weight_bytes, d_kv=p.d_model, block_flops=of_block, unread=unread)
-
-    def parts(self, params: Gpt2Params, mode: Mode, precision: str) -> Mapping[str, Work]:
-        """Return the work of every scope of the model; the scopes of a block count for all blocks."""
-        p, backward = params, mode != "inference"
-        parts = added(
-            times(p.microbatches * each.count, self._pass(p, precision, each, backward)) for each in passes(p)
+        weight_bytes = self.weight_bytes(precision)
+        return cost(
+            self, mode, precision, weight_bytes=weight_bytes, d_kv=self.d_model, block_flops=of_block, unread=unread
         )
-        parts["optimizer"] = update(ADAMW.WEIGHTS_MOVED * self.weight_bytes(p, precision))
-        return {name: parts[name] for name in self.scopes(p, mode)}
 
-    def _pass(self, params: Gpt2Params, precision: str, each: Pass, backward: bool) -> dict[str, Work]:
-        p, batch_size = params, params.batch_size // params.microbatches
-        layers = Layers(batch_size * each.tokens, precision, backward, p.weight_type)
+    def parts(self, mode: Mode, precision: str) -> Mapping[str, Work]:
+        """Return the work of every scope of the model; the scopes of a block count for all blocks."""
+        backward = mode != "inference"
+        parts = added(
+            times(self.microbatches * each.count, self._pass(precision, each, backward)) for each in passes(self)
+        )
+        parts["optimizer"] = update(ADAMW.WEIGHTS_MOVED * self.weight_bytes(precision))
+        return {name: parts[name] for name in self.scopes(mode)}
+
+    def _pass(self, precision: str, each: Pass, backward: bool) -> dict[str, Work]:
+        batch_size = self.batch_size // self.microbatches
+        layers = Layers(batch_size * each.tokens, precision, backward, self.weight_type)
         head = Layers(batch_size * each.logits, precision, backward)
         block = {
-            **block_parts(layers, each.tokens, p.d_model, p.n_head, p.d_ff, p.impl),
-            **attention_parts(layers, each, p.n_head, p.n_head, p.head_dim, p.impl),
+            **block_parts(layers, each.tokens, self.d_model, self.n_head, self.d_ff, self.impl),
+            **attention_parts(layers, each, self.n_head, self.n_head, self.head_dim, self.impl),
         }
         return {
-            "embed": layers.pointwise(0, p.d_model, weights=(layers.rows + each.tokens) * p.d_model),
-            **times(p.n_layer, block),
-            "ln_f": head.norm(p.d_model),
-            "lm_head": head.linear(p.d_model, p.vocab_size),
-            "loss": head.pointwise(p.vocab_size, 0),
-            "next_token": head.pointwise(p.vocab_size, 0),
+            "embed": layers.pointwise(0, self.d_model, weights=(layers.rows + each.tokens) * self.d_model),
+            **times(self.n_layer, block),
+            "ln_f": head.norm(self.d_model),
+            "lm_head": head.linear(self.d_model, self.vocab_size),
+            "loss": head.pointwise(self.vocab_size, 0),
+            "next_token": head.pointwise(self.vocab_size, 0),
         }
 
-    def refuse(self, params: Gpt2Params, mode: Mode) -> None:
+    def refuse(self, mode: Mode) -> None:
         """Refuse in inference what concerns the backward pass, phases elsewhere, and what devices cannot divide."""
-        refuse_phase(params, mode)
+        refuse_phase(self, mode)
         refuse_undivided(
             mode,
             self.parallel,
             self.devices,
-            batch_size=params.batch_size,
-            microbatches=params.microbatches,
-            widths={name: getattr(params, name) for name in ("n_head", "d_model", "d_ff")},
+            batch_size=self.batch_size,
+            microbatches=self.microbatches,
+            widths={name: getattr(self, name) for name in ("n_head", "d_model", "d_ff")},
         )
-        refuse_without_backward(mode, recompute=params.recompute, microbatches=params.microbatches)
+        refuse_without_backward(mode, recompute=self.recompute, microbatches=self.microbatches)
 
-    def collectives(
-        self, params: Gpt2Params, mode: Mode, precision: str, parallel: Parallel, devices: int
-    ) -> tuple[Collective, ...]:
+    def collectives(self, mode: Mode, precision: str) -> tuple[Collective, ...]:
         """Return what the devices exchange in a step of training."""
-        p, types = params, PRECISIONS[precision]
+        types = PRECISIONS[precision]
         return collectives(
             mode,
-            parallel,
-            devices,
-            weight_bytes=self.weight_bytes(p, precision),
-            blocks=p.n_layer,
-            block_bytes=size_of(block_shapes("h", p.d_model, p.d_ff)) * types.parameter_bytes,
-            sum_bytes=p.batch_size * p.seq_len * p.d_model * types.compute_bytes,
-            recompute=p.recompute,
+            self.parallel,
+            self.devices,
+            weight_bytes=self.weight_bytes(precision),
+            blocks=self.n_layer,
+            block_bytes=size_of(block_shapes("h", self.d_model, self.d_ff)) * types.parameter_bytes,
+            sum_bytes=self.batch_size * self.seq_len * self.d_model * types.compute_bytes,
+            recompute=self.recompute,
         )
 
-    def parameter_count(self, params: Gpt2Params) -> int:
+    def parameter_count(self) -> int:
         """Return the number of weights; the output head shares those of the embedding."""
-        return size_of(weight_shapes(params))
+        return size_of(self.weight_shapes())
 
-    def weight_bytes(self, params: Gpt2Params, precision: str) -> int:
+    def weight_bytes(self, precision: str) -> int:
         """Return the bytes of the weights as they are stored."""
-        return weight_bytes(weight_shapes(params), params.weight_type, precision)
+        return weight_bytes(self.weight_shapes(), self.weight_type, precision)
 
-    def types(self, params: Gpt2Params, precision: str) -> Precision:
+    def types(self, precision: str) -> Precision:
         """Return the types of the precision, with that of the weights of linear layers."""
-        return types(params, precision)
+        return types(self, precision)
 
-    def data(self, params: Gpt2Params, precision: str, rng: np.random.Generator, batches: int) -> Data:
+    def data(self, precision: str, rng: np.random.Generator, batches: int) -> Data:
         """Draw GPT-2's initial weights, random biases and gains too, which may then be quantised, and tokens."""
-        weights = draw(weight_shapes(params), precision, rng, residuals=2 * params.n_layer)
-        return Data(quantized(weights, params.weight_type), token_batches(params, rng, batches))
+        weights = draw(self.weight_shapes(), precision, rng, residuals=2 * self.n_layer)
+        return Data(quantized(weights, self.weight_type), token_batches(self, rng, batches))
 
-    def small(self, params: Gpt2Params) -> Gpt2Params:
+    def small(self) -> Self:
         """Return at most two layers with dimensions that all differ; every fused kernel supports a head size of 16.
 
         What several devices divide, the batch or the widths, has something for each of them.
         """
-        head_dim = 16 if params.weight_type == "full" else 32
+        head_dim = 16 if self.weight_type == "full" else 32
         n_head, d_ff = small_widths(3, head_dim, 160, self.parallel, self.devices)
         return replace(
-            params,
-            n_layer=min(params.n_layer, 2),
+            self,
+            n_layer=min(self.n_layer, 2),
             d_model=n_head * head_dim,
             n_head=n_head,
             d_ff=d_ff,
             vocab_size=97,
-            batch_size=4 * params.microbatches * (self.devices if divides_batch(self.parallel) else 1),
-            **small_lengths(params),
+            batch_size=4 * self.microbatches * (self.devices if divides_batch(self.parallel) else 1),
+            **small_lengths(self),
         )
 
-    def in_fp64(self, params: Gpt2Params) -> Gpt2Params:
+    def in_fp64(self) -> Self:
         """Return the same step with attention by products: fused ones may have no fp64."""
-        return replace(params, impl="matmul")
+        return replace(self, impl="matmul")
 
-    def accelerator_defaults(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    @classmethod
+    def accelerator_defaults(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the defaults on accelerators; in a phase, without the length and attention of whole sequences."""
-        return accelerator_defaults(self.accelerator, given)
+        return accelerator_defaults(cls.accelerator, given)
 
-    def phases(self, params: Gpt2Params) -> Mapping[str, tuple[int, Any]]:
+    def phases(self) -> Mapping[str, tuple[int, Self]]:
         """Return the prompt and the tokens after it; a single phase, or a step without one, as it is."""
-        return phases(params)
+        return phases(self)
 
-    def cache_bytes(self, params: Gpt2Params, precision: str) -> int:
+    def cache_bytes(self, precision: str) -> int:
         """Return the bytes of the keys and values that a phase has room for."""
-        return cache_bytes(params, precision)
+        return cache_bytes(self, precision)
 
-    def check_steps(self, params: Gpt2Params) -> int:
+    def check_steps(self) -> int:
         """Return the tokens that a phase `decode` chooses before it begins again."""
-        return params.new_tokens if params.phase == "decode" else 1
+        return self.new_tokens if self.phase == "decode" else 1
 
-    def engine_options(self, slots: int, positions: int) -> Mapping[str, Any]:
+    @classmethod
+    def engine_options(cls, slots: int, positions: int) -> Mapping[str, Any]:
         """Return the options of an engine with so many slots and positions in each."""
         return engine_options(slots, positions)
 
-    def logits(self, params: Gpt2Params, data: Data, tokens: np.ndarray) -> np.ndarray:
+    def logits(self, data: Data, tokens: np.ndarray) -> np.ndarray:
         """Return the logits after every token, without a cache."""
-        return forward(dequantized(data.weights), tokens, params.n_layer, params.n_head)[0]
+        return forward(dequantized(data.weights), tokens, self.n_layer, self.n_head)[0]
 
-    def reference(self, params: Gpt2Params, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
+    def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
         """Yield the logits; or the loss and the gradient of each weight; or the loss before each AdamW step."""
-        p = params
-        if p.phase != "none":
-            return generated(data, p, lambda weights, tokens_BT: forward(weights, tokens_BT, p.n_layer, p.n_head)[0])
+        if self.phase != "none":
+            return generated(
+                data, self, lambda weights, tokens_BT: forward(weights, tokens_BT, self.n_layer, self.n_head)[0]
+            )
         return steps(
             data,
             mode,
             "logits",
-            lambda weights, batch: forward(weights, batch["tokens"], p.n_layer, p.n_head),
+            lambda weights, batch: forward(weights, batch["tokens"], self.n_layer, self.n_head),
             lambda logits_BTV, batch: cross_entropy(logits_BTV, batch["targets"]),
         )
 
+    def recomputed_flops(self, *, scores: bool) -> int:
+        """Return the FLOPs that a backward pass repeats in the blocks; `scores`: fused kernels repeat Q·Kᵀ."""
+        tokens = self.batch_size * self.seq_len
+        return self.n_layer * block_recomputed_flops(
+            tokens, self.seq_len, self.d_model, self.d_ff, scores=scores, recompute=self.recompute
+        )
 
-def recomputed_flops(params: Gpt2Params, *, scores: bool) -> int:
-    """Return the FLOPs that the backward pass of the blocks repeats, with Q·Kᵀ if fused kernels repeat the `scores`."""
-    p = params
-    tokens = p.batch_size * p.seq_len
-    return p.n_layer * block_recomputed_flops(
-        tokens, p.seq_len, p.d_model, p.d_ff, scores=scores, recompute=p.recompute
-    )
+    def fused_widths(self) -> dict[str, list[int]]:
+        """Return the widths of queries, keys and values, which one layer of a block computes."""
+        return {"attn_qkv": [self.d_model] * 3}
 
-
-def fused_widths(params: Gpt2Params) -> dict[str, list[int]]:
-    """Return the widths of queries, keys and values, which one layer of a block computes."""
-    return {"attn_qkv": [params.d_model] * 3}
+    def weight_shapes(self) -> Shapes:
+        """Return the shape of every weight by name, in order of use; a `kernel` is [inputs, outputs]."""
+        shapes: Shapes = {"wte": (self.vocab_size, self.d_model), "wpe": (self.positions, self.d_model)}
+        for layer in range(self.n_layer):
+            shapes |= block_shapes(f"h.{layer}", self.d_model, self.d_ff)
+        return shapes | norm_shapes("ln_f", self.d_model)
 
 
 @hookimpl
-def make_problem() -> Problem:
-    """Make the GPT-2 problem."""
-    return Gpt2()
-
-
-def weight_shapes(params: Gpt2Params) -> Shapes:
-    """Return the shape of every weight by name, in order of use; a `kernel` is [inputs, outputs]."""
-    p = params
-    shapes: Shapes = {"wte": (p.vocab_size, p.d_model), "wpe": (p.positions, p.d_model)}
-    for layer in range(p.n_layer):
-        shapes |= block_shapes(f"h.{layer}", p.d_model, p.d_ff)
-    return shapes | norm_shapes("ln_f", p.d_model)
+def define_problem() -> type[Problem]:
+    """Return the GPT-2 problem."""
+    return Gpt2

@@ -14,10 +14,10 @@ from jax import Array
 
 from benchmarker import PRECISIONS, Case, Data, Engine, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.jax import AXIS, DTYPES, JaxFramework
-from benchmarker_problems.attention.jax import FUSED_EXCLUSIONS, Attention, Kernel, fused_kernel, recomputes_scores
+from benchmarker_problems.attention.jax import FUSED_EXCLUSIONS, Attend, Kernel, fused_kernel, recomputes_scores
 from benchmarker_problems.generation import jax as generation
 from benchmarker_problems.generation.jax import NO_FUSED_CACHE
-from benchmarker_problems.gpt2 import Gpt2Params, fused_widths, recomputed_flops
+from benchmarker_problems.gpt2 import Gpt2
 from benchmarker_problems.gpt2.reference import LAYER_NORM_EPS
 from benchmarker_problems.layers.jax import (
     TransformerBlock,
@@ -45,7 +45,7 @@ class Gpt2Model(nn.Module):
     With an `axis`, several devices divide the heads and the MLP of each block.
     """
 
-    params: Gpt2Params
+    problem: Gpt2
     dtype: Any
     kernel: Kernel
     axis: str | None = None
@@ -55,11 +55,11 @@ class Gpt2Model(nn.Module):
         self,
         tokens_BT: Array,
         position: Array | int = 0,
-        attentions: Sequence[Attention] | None = None,
+        attentions: Sequence[Attend] | None = None,
         last: Array | int = -1,
     ) -> Array:
         """Return the logits of every position, [B, T, V]; with the attention of each block, of the last, [B, V]."""
-        p = self.params
+        p = self.problem
         wte_VC = self.param("wte", nn.initializers.normal(0.02), (p.vocab_size, p.d_model))
         wpe_PC = self.param("wpe", nn.initializers.normal(0.02), (p.positions, p.d_model))
         with jax.named_scope("embed"):
@@ -78,13 +78,13 @@ class Gpt2Model(nn.Module):
 
 
 @hookimpl
-def build_workload(framework: JaxFramework, case: Case, params: Gpt2Params, data: Data) -> Workload:
+def build_workload(framework: JaxFramework, case: Case, problem: Gpt2, data: Data) -> Workload:
     """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights; or a phase."""
-    p, kernel, dtype = params, fused_kernel(case), DTYPES[PRECISIONS[case.precision].compute]
+    p, kernel, dtype = problem, fused_kernel(case), DTYPES[PRECISIONS[case.precision].compute]
     if p.phase != "none":
         return generation.workload(framework, case, p, data, continuing(case, p), p.cache_shape)
     logits_of, loss_of = functions(p, dtype, kernel, AXIS if case.parallel == "tp" else None)
-    fused = fused_widths(p)
+    fused = p.fused_widths()
     data = by_device(data, fused, case)
     return workload(
         framework,
@@ -95,28 +95,28 @@ def build_workload(framework: JaxFramework, case: Case, params: Gpt2Params, data
         loss_of,
         terms=p.batch_size * p.seq_len,
         microbatches=p.microbatches,
-        recomputed_flops=recomputed_flops(p, scores=recomputes_scores(p.impl, kernel)),
+        recomputed_flops=p.recomputed_flops(scores=recomputes_scores(p.impl, kernel)),
         division=division(case.parallel, framework.mesh, loss_of, data.weights, "h."),
         in_order=partial(in_order, fused=fused, case=case),
     )
 
 
 @hookimpl
-def build_engine(framework: JaxFramework, case: Case, params: Gpt2Params, data: Data) -> Engine:
+def build_engine(framework: JaxFramework, case: Case, problem: Gpt2, data: Data) -> Engine:
     """Build a text-generation engine."""
-    return generation.engine(framework, case, params, data, continuing(case, params), params.cache_shape)
+    return generation.engine(framework, case, problem, data, continuing(case, problem), problem.cache_shape)
 
 
-def continuing(case: Case, params: Gpt2Params) -> generation.Model:
+def continuing(case: Case, problem: Gpt2) -> generation.Model:
     """Return the model as text generation calls it."""
-    return partial(apply, Gpt2Model(params, DTYPES[PRECISIONS[case.precision].compute], fused_kernel(case)))
+    return partial(apply, Gpt2Model(problem, DTYPES[PRECISIONS[case.precision].compute], fused_kernel(case)))
 
 
 def functions(
-    params: Gpt2Params, dtype: Any, kernel: Kernel, axis: str | None = None
+    problem: Gpt2, dtype: Any, kernel: Kernel, axis: str | None = None
 ) -> tuple[Callable[..., Array], Callable[..., Array]]:
     """Return (weights, tokens) to logits and (weights, tokens, targets) to loss as functions; products in `dtype`."""
-    model = Gpt2Model(params, dtype, kernel, axis)
+    model = Gpt2Model(problem, dtype, kernel, axis)
 
     def loss_of(weights: Weights, tokens: Array, targets: Array) -> Array:
         return cross_entropy(apply(model, weights, tokens), targets)

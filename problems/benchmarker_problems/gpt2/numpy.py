@@ -1,7 +1,7 @@
 """GPT-2 in NumPy: the functions of the reference, on BLAS, in the type of the weights."""
 
 from benchmarker import Case, Data, Support, Workload, hookimpl
-from benchmarker_problems.gpt2 import Gpt2Params
+from benchmarker_problems.gpt2 import Gpt2
 from benchmarker_problems.gpt2.reference import forward
 from benchmarker_problems.steps.numpy import DONE, workload
 
@@ -13,9 +13,9 @@ def describe_workload() -> Support:
 
 
 @hookimpl
-def build_workload(case: Case, params: Gpt2Params, data: Data) -> Workload:
+def build_workload(case: Case, problem: Gpt2, data: Data) -> Workload:
     """Build a step: the logits of one batch."""
-    p = params
+    p = problem
     return workload(
         case, data, "logits", lambda weights, batch: forward(weights, batch["tokens"], p.n_layer, p.n_head, p.impl)
     )

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from benchmarker import PRECISIONS, Case, Data, Engine, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
-from benchmarker_problems.attention.torch import Attention, causal_bias, recomputes_scores
+from benchmarker_problems.attention.torch import Attend, causal_bias, recomputes_scores
 from benchmarker_problems.generation import torch as generation
-from benchmarker_problems.gpt2 import Gpt2Params, fused_widths, recomputed_flops
+from benchmarker_problems.gpt2 import Gpt2
 from benchmarker_problems.gpt2.reference import LAYER_NORM_EPS
 from benchmarker_problems.layers.torch import TransformerBlock, cross_entropy, product
 from benchmarker_problems.parallel import STRATEGIES, by_device, in_order
@@ -35,9 +35,9 @@ def describe_workload() -> Support:
 class Gpt2Model(nn.Module):
     """The whole model; the output head uses the weights of the embedding."""
 
-    def __init__(self, params: Gpt2Params) -> None:
+    def __init__(self, problem: Gpt2) -> None:
         super().__init__()
-        p = params
+        p = problem
         self.wte = nn.Parameter(torch.empty(p.vocab_size, p.d_model))
         self.wpe = nn.Parameter(torch.empty(p.positions, p.d_model))
         self.run = recomputing if p.recompute else plainly
@@ -60,7 +60,7 @@ class Gpt2Model(nn.Module):
         tokens_BT: Tensor,
         bias_TT: Tensor | None,
         positions_T: Tensor | None = None,
-        attentions: Sequence[Attention] | None = None,
+        attentions: Sequence[Attend] | None = None,
     ) -> Tensor:
         """Return the logits of every position, [B, T, V]; with the attention of each block, of the last, [B, V]."""
         with scope("embed"):
@@ -77,11 +77,11 @@ class Gpt2Model(nn.Module):
 
 
 @hookimpl
-def build_workload(framework: TorchFramework, case: Case, params: Gpt2Params, data: Data) -> Workload:
+def build_workload(framework: TorchFramework, case: Case, problem: Gpt2, data: Data) -> Workload:
     """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights; or a phase."""
-    p, types, device = params, PRECISIONS[case.precision], framework.device
+    p, types, device = problem, PRECISIONS[case.precision], framework.device
     compute_dtype = DTYPES[types.compute]
-    fused = fused_widths(p)
+    fused = p.fused_widths()
     model = load(
         framework,
         lambda: Gpt2Model(p),
@@ -110,23 +110,23 @@ def build_workload(framework: TorchFramework, case: Case, params: Gpt2Params, da
         lambda tokens, targets: cross_entropy(logits_of(tokens), targets),
         terms=p.batch_size * p.seq_len,
         microbatches=p.microbatches,
-        recomputed_flops=recomputed_flops(p, scores=scores),
+        recomputed_flops=p.recomputed_flops(scores=scores),
         in_order=partial(in_order, fused=fused, case=case),
     )
-    return with_local(made, framework, lambda silent: build_workload(silent, case, params, data))
+    return with_local(made, framework, lambda silent: build_workload(silent, case, problem, data))
 
 
 @hookimpl
-def build_engine(framework: TorchFramework, case: Case, params: Gpt2Params, data: Data) -> Engine:
+def build_engine(framework: TorchFramework, case: Case, problem: Gpt2, data: Data) -> Engine:
     """Build a text-generation engine."""
-    model = load(framework, lambda: Gpt2Model(params), data, DTYPES[PRECISIONS[case.precision].parameter])
-    return generation.engine(framework, case, params, continuing(model), params.cache_shape)
+    model = load(framework, lambda: Gpt2Model(problem), data, DTYPES[PRECISIONS[case.precision].parameter])
+    return generation.engine(framework, case, problem, continuing(model), problem.cache_shape)
 
 
 def continuing(model: Gpt2Model) -> generation.Model:
     """Return the model as text generation calls it."""
 
-    def continued(tokens_BT: Tensor, positions: Tensor, attentions: Sequence[Attention]) -> Tensor:
+    def continued(tokens_BT: Tensor, positions: Tensor, attentions: Sequence[Attend]) -> Tensor:
         logits_BV: Tensor = model(tokens_BT, None, positions, attentions)
         return logits_BV
 

@@ -15,17 +15,17 @@ DERIVED: Any = None
 """Default of a parameter that `fill` derives from others."""
 
 
-def fill(params: Any, values: Mapping[str, Any]) -> None:
+def fill(problem: Any, values: Mapping[str, Any]) -> None:
     """Give the parameters of a frozen dataclass that are still `DERIVED` their values."""
     for name, value in values.items():
-        if getattr(params, name) is DERIVED:
-            object.__setattr__(params, name, value)
+        if getattr(problem, name) is DERIVED:
+            object.__setattr__(problem, name, value)
 
 
-def require_multiples(params: Any, **of: str) -> None:
+def require_multiples(problem: Any, **of: str) -> None:
     """Raise `ValueError` unless each parameter is a multiple of the other one, as in `d_model="n_head"`."""
     for name, other in of.items():
-        value, divisor = getattr(params, name), getattr(params, other)
+        value, divisor = getattr(problem, name), getattr(problem, other)
         if value % divisor:
             raise ValueError(f"{name}={value} is not a multiple of {other}={divisor}")
 

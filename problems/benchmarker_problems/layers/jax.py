@@ -15,7 +15,7 @@ import optax
 from jax import Array
 
 from benchmarker_problems.attention import Impl
-from benchmarker_problems.attention.jax import Attention, Kernel, attend
+from benchmarker_problems.attention.jax import Attend, Kernel, attend
 
 FEW_ROWS = 16
 """Up to so many rows, XLA's CPU compiler multiplies faster if the weights, stored by output, are the left operand."""
@@ -68,7 +68,7 @@ class TransformerBlock(nn.Module):
     axis: str | None = None
 
     @nn.compact
-    def __call__(self, x_BTC: Array, attention: Attention | None = None) -> Array:
+    def __call__(self, x_BTC: Array, attention: Attend | None = None) -> Array:
         """Apply the block, with another attention than that of whole sequences if it is given."""
         d_model = x_BTC.shape[-1]
         linear = partial(self.linear, dtype=self.dtype)

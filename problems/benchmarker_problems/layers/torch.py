@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from benchmarker_plugins.frameworks.torch import scope
 from benchmarker_problems.attention import Impl
-from benchmarker_problems.attention.torch import Attention, attend
+from benchmarker_problems.attention.torch import Attend, attend
 
 SOME_ROWS = range(2, 33)
 """Numbers of rows that MKL multiplies faster by packed weights."""
@@ -86,7 +86,7 @@ class TransformerBlock(nn.Module):
         self.mlp_fc = linear(d_model, d_ff)
         self.mlp_proj = linear(d_ff, d_model)
 
-    def forward(self, x_BTC: Tensor, bias_TT: Tensor | None = None, attention: Attention | None = None) -> Tensor:
+    def forward(self, x_BTC: Tensor, bias_TT: Tensor | None = None, attention: Attend | None = None) -> Tensor:
         """Apply the block; the attention is causal if `bias_TT` is given, or another one if that is given."""
         h_BTC = x_BTC if self.post_norm else normed(self.ln_1, "ln_1", x_BTC)
         with scope("attn_qkv"):

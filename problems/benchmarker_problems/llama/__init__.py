@@ -11,8 +11,8 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import PRECISIONS, Collective, Mode, Parallel, Problem, Published, Work, hookimpl
-from benchmarker_problems.decoder import Decoder, DecoderParams, Sizes
+from benchmarker import PRECISIONS, Collective, Mode, Problem, Published, Work, hookimpl
+from benchmarker_problems.decoder import Decoder, Sizes
 from benchmarker_problems.generation.work import PHASE_FORMULA
 from benchmarker_problems.layers import Shapes, linear_shapes, size_of
 from benchmarker_problems.layers.reference import Pullback, Weights, mlp, swiglu
@@ -83,15 +83,6 @@ _COURSE = "CS336, assignment 2, table 1; 120.9 M reported with one vocabulary ma
 
 
 @dataclass(frozen=True)
-class LlamaParams(DecoderParams):
-    """Size of the model and of a batch; dimensions that are given take precedence over `size`."""
-
-    sizes: ClassVar[Sizes] = SIZES
-    contexts: ClassVar[Mapping[Any, int]] = CONTEXTS
-
-    size: Annotated[Size, Meta(description="published size; the eight options below override it")] = "cs336-small"
-
-
 class Llama(Decoder):
     """Llama: forward only, forward and backward, or training with AdamW.
 
@@ -99,7 +90,6 @@ class Llama(Decoder):
     """
 
     summary = "Llama language model: logits, loss and gradients, or an AdamW step"
-    params = LlamaParams
     accelerator = {"size": "llama-3.2-1b", "seq_len": 1024, "batch_size": 4, "impl": "fused"}
     cost_formula = (
         "flops = 2·B·T·(L·(2·d_model² + 2·d_model·d_kv + 3·d_model·d_ff + 2·T·d_model) + d_model·vocab), "
@@ -115,65 +105,65 @@ class Llama(Decoder):
         Published({"size": "tinyllama-1.1b"}, _CHECKPOINT, parameters=1_100_048_384),
         Published({"size": "cs336-small", "tied_head": True}, _COURSE, parameters=120_945_408),
     )
-
     mlp_scopes = ("mlp_fc", "mlp_swiglu", "mlp_proj")
 
-    def own_size(self, params: LlamaParams) -> str:
-        """Return L layers, width d, and H heads of queries / of keys and values."""
-        p = params
-        return f"Llama L={p.n_layer} d={p.d_model} H={p.n_head}/{p.n_kv_head} d_ff={p.d_ff}"
+    sizes: ClassVar[Sizes] = SIZES
+    contexts: ClassVar[Mapping[Any, int]] = CONTEXTS
+    size: Annotated[Size, Meta(description="published size; the eight options below override it")] = "cs336-small"
 
-    def mlp_shapes(self, name: str, params: LlamaParams) -> Shapes:
+    def own_size(self) -> str:
+        """Return L layers, width d, and H heads of queries / of keys and values."""
+        return f"Llama L={self.n_layer} d={self.d_model} H={self.n_head}/{self.n_kv_head} d_ff={self.d_ff}"
+
+    def mlp_shapes(self, name: str) -> Shapes:
         """Return the shapes of two products; the first has the gate and the other factor."""
         return {
-            **linear_shapes(f"{name}.mlp_fc", params.d_model, 2 * params.d_ff, bias=False),
-            **linear_shapes(f"{name}.mlp_proj", params.d_ff, params.d_model, bias=False),
+            **linear_shapes(f"{name}.mlp_fc", self.d_model, 2 * self.d_ff, bias=False),
+            **linear_shapes(f"{name}.mlp_proj", self.d_ff, self.d_model, bias=False),
         }
 
-    def collectives(
-        self, params: LlamaParams, mode: Mode, precision: str, parallel: Parallel, devices: int
-    ) -> tuple[Collective, ...]:
+    def collectives(self, mode: Mode, precision: str) -> tuple[Collective, ...]:
         """Return what the devices exchange in a step of training."""
-        p, types = params, PRECISIONS[precision]
-        block = {name: shape for name, shape in self.weight_shapes(p).items() if name.startswith("h.0.")}
+        types = PRECISIONS[precision]
+        block = {name: shape for name, shape in self.weight_shapes().items() if name.startswith("h.0.")}
         return collectives(
             mode,
-            parallel,
-            devices,
-            weight_bytes=self.weight_bytes(p, precision),
-            blocks=p.n_layer,
+            self.parallel,
+            self.devices,
+            weight_bytes=self.weight_bytes(precision),
+            blocks=self.n_layer,
             block_bytes=size_of(block) * types.parameter_bytes,
-            sum_bytes=p.batch_size * p.seq_len * p.d_model * types.compute_bytes,
-            recompute=p.recompute,
+            sum_bytes=self.batch_size * self.seq_len * self.d_model * types.compute_bytes,
+            recompute=self.recompute,
         )
 
-    def fused_widths(self, params: LlamaParams) -> dict[str, list[int]]:
+    def fused_widths(self) -> dict[str, list[int]]:
         """Return the widths of queries, keys and values, and of the gate and the other factor."""
-        return {**super().fused_widths(params), "mlp_fc": [params.d_ff] * 2}
+        return {**super().fused_widths(), "mlp_fc": [self.d_ff] * 2}
 
-    def mlp_flops(self, params: LlamaParams, tokens: int) -> int:
+    def mlp_flops(self, tokens: int) -> int:
         """Return the FLOPs of the products."""
-        return 6 * tokens * params.d_model * params.d_ff
+        return 6 * tokens * self.d_model * self.d_ff
 
-    def mlp_parts(self, params: LlamaParams, layers: Layers) -> Mapping[str, Work]:
+    def mlp_parts(self, layers: Layers) -> Mapping[str, Work]:
         """Return the work of the scopes."""
-        d_model, d_ff = params.d_model, params.d_ff
+        d_model, d_ff = self.d_model, self.d_ff
         return {
             "mlp_fc": layers.linear(d_model, 2 * d_ff),
             "mlp_swiglu": layers.pointwise(2 * d_ff, d_ff),
             "mlp_proj": layers.linear(d_ff, d_model, residual=True),
         }
 
-    def mlp_reference(self, x_BTC: np.ndarray, weights: Weights, params: LlamaParams) -> tuple[np.ndarray, Pullback]:
+    def mlp_reference(self, x_BTC: np.ndarray, weights: Weights) -> tuple[np.ndarray, Pullback]:
         """Apply the products with SwiGLU between them."""
         return mlp(x_BTC, weights, swiglu)
 
-    def unrepeated_flops(self, params: LlamaParams) -> int:
+    def unrepeated_flops(self) -> int:
         """Return the FLOPs of the second product."""
-        return 2 * params.batch_size * params.seq_len * params.d_ff * params.d_model
+        return 2 * self.batch_size * self.seq_len * self.d_ff * self.d_model
 
 
 @hookimpl
-def make_problem() -> Problem:
-    """Make the Llama problem."""
-    return Llama()
+def define_problem() -> type[Problem]:
+    """Return the Llama problem."""
+    return Llama

@@ -14,7 +14,7 @@ from benchmarker_problems import decoder
 from benchmarker_problems.attention.jax import Kernel
 from benchmarker_problems.decoder.jax import SUPPORT, build, engine
 from benchmarker_problems.layers.jax import devices_along, summing, swiglu
-from benchmarker_problems.llama import Llama, LlamaParams
+from benchmarker_problems.llama import Llama
 from benchmarker_problems.parallel import STRATEGIES
 from benchmarker_problems.quantization.jax import dense
 
@@ -25,29 +25,29 @@ def describe_workload() -> Support:
     return replace(SUPPORT, parallel=STRATEGIES)
 
 
-def mlp(h_BTC: Array, x_BTC: Array, params: LlamaParams, dtype: Any, axis: str | None = None) -> Array:
+def mlp(h_BTC: Array, x_BTC: Array, problem: Llama, dtype: Any, axis: str | None = None) -> Array:
     """Return the sum of the MLP of the normalised input and the residual; devices along an axis divide its width."""
-    linear = partial(dense(params), use_bias=False, dtype=dtype)
-    gate_up_BTE = linear(2 * params.d_ff // devices_along(axis), name="mlp_fc")(h_BTC)
+    linear = partial(dense(problem), use_bias=False, dtype=dtype)
+    gate_up_BTE = linear(2 * problem.d_ff // devices_along(axis), name="mlp_fc")(h_BTC)
     with jax.named_scope("mlp_swiglu"):
         inner_BTF = swiglu(gate_up_BTE)
-    mlp_BTC: Array = summing(linear, axis)(params.d_model, name="mlp_proj")(inner_BTF)
+    mlp_BTC: Array = summing(linear, axis)(problem.d_model, name="mlp_proj")(inner_BTF)
     with jax.named_scope("mlp_proj"):
         return x_BTC + mlp_BTC
 
 
 @hookimpl
-def build_workload(framework: JaxFramework, problem: Llama, case: Case, params: LlamaParams, data: Data) -> Workload:
+def build_workload(framework: JaxFramework, problem: Llama, case: Case, data: Data) -> Workload:
     """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights."""
-    return build(framework, problem, case, params, data, mlp)
+    return build(framework, problem, case, data, mlp)
 
 
 @hookimpl
-def build_engine(framework: JaxFramework, case: Case, params: LlamaParams, data: Data) -> Engine:
+def build_engine(framework: JaxFramework, case: Case, problem: Llama, data: Data) -> Engine:
     """Build a text-generation engine."""
-    return engine(framework, case, params, data, mlp)
+    return engine(framework, case, problem, data, mlp)
 
 
-def functions(params: LlamaParams, dtype: Any, kernel: Kernel) -> tuple[Callable[..., Array], Callable[..., Array]]:
+def functions(problem: Llama, dtype: Any, kernel: Kernel) -> tuple[Callable[..., Array], Callable[..., Array]]:
     """Return (weights, tokens) to logits and (weights, tokens, targets) to loss as functions; products in `dtype`."""
-    return decoder.jax.functions(params, mlp, dtype, kernel)
+    return decoder.jax.functions(problem, mlp, dtype, kernel)

@@ -2,7 +2,7 @@
 
 from benchmarker import Case, Data, Support, Workload, hookimpl
 from benchmarker_problems.decoder.reference import forward
-from benchmarker_problems.llama import Llama, LlamaParams
+from benchmarker_problems.llama import Llama
 from benchmarker_problems.steps.numpy import DONE, workload
 
 
@@ -13,11 +13,11 @@ def describe_workload() -> Support:
 
 
 @hookimpl
-def build_workload(problem: Llama, case: Case, params: LlamaParams, data: Data) -> Workload:
+def build_workload(problem: Llama, case: Case, data: Data) -> Workload:
     """Build a step: the logits of one batch."""
     return workload(
         case,
         data,
         "logits",
-        lambda weights, batch: forward(weights, batch["tokens"], params, problem.mlp_reference, params.impl),
+        lambda weights, batch: forward(weights, batch["tokens"], problem, problem.impl),
     )

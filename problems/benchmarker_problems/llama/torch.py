@@ -9,7 +9,7 @@ from benchmarker_plugins.frameworks.torch import TorchFramework, scope
 from benchmarker_problems import decoder
 from benchmarker_problems.decoder.torch import SUPPORT, build, engine
 from benchmarker_problems.layers.torch import swiglu
-from benchmarker_problems.llama import Llama, LlamaParams
+from benchmarker_problems.llama import Llama
 from benchmarker_problems.parallel import STRATEGIES
 from benchmarker_problems.parallel.torch import NO_LOSS_SCALING
 from benchmarker_problems.quantization.torch import linear
@@ -24,10 +24,10 @@ def describe_workload() -> Support:
 class Block(decoder.torch.Block):
     """Attention and MLP."""
 
-    def __init__(self, params: LlamaParams) -> None:
-        super().__init__(params)
-        self.mlp_fc = linear(params.weight_type, params.d_model, 2 * params.d_ff, bias=False)
-        self.mlp_proj = linear(params.weight_type, params.d_ff, params.d_model, bias=False)
+    def __init__(self, problem: Llama) -> None:
+        super().__init__(problem)
+        self.mlp_fc = linear(problem.weight_type, problem.d_model, 2 * problem.d_ff, bias=False)
+        self.mlp_proj = linear(problem.weight_type, problem.d_ff, problem.d_model, bias=False)
 
     def mlp(self, h_BTC: Tensor, x_BTC: Tensor) -> Tensor:
         """Return the sum of the MLP of the normalised input and the residual."""
@@ -41,12 +41,12 @@ class Block(decoder.torch.Block):
 
 
 @hookimpl
-def build_workload(framework: TorchFramework, problem: Llama, case: Case, params: LlamaParams, data: Data) -> Workload:
+def build_workload(framework: TorchFramework, problem: Llama, case: Case, data: Data) -> Workload:
     """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights."""
-    return build(framework, problem, case, params, data, Block)
+    return build(framework, problem, case, data, Block)
 
 
 @hookimpl
-def build_engine(framework: TorchFramework, case: Case, params: LlamaParams, data: Data) -> Engine:
+def build_engine(framework: TorchFramework, case: Case, problem: Llama, data: Data) -> Engine:
     """Build a text-generation engine."""
-    return engine(framework, case, params, data, Block)
+    return engine(framework, case, problem, data, Block)

@@ -5,7 +5,7 @@ Shapes: T sequence, B batch, I size of an input, H hidden size, E = 4·H the gat
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Self
 
 import numpy as np
 from msgspec import Meta
@@ -17,16 +17,6 @@ PRECISIONS_DONE: Mapping[Mode, tuple[str, ...]] = dict.fromkeys(("inference", "f
 
 
 @dataclass(frozen=True)
-class LstmParams:
-    """Size of the layers and of a batch."""
-
-    layers: Annotated[int, Meta(ge=1, description="layers, each on the outputs of the one before")] = 2
-    hidden_size: Annotated[int, Meta(ge=1, description="size of a layer's state and output")] = 256
-    input_size: Annotated[int, Meta(ge=1, description="size of an input of the first layer")] = 256
-    seq_len: Annotated[int, Meta(ge=1, description="sequence length")] = 64
-    batch_size: Annotated[int, Meta(ge=1, description="sequences per step")] = 16
-
-
 class Lstm(Problem):
     """The outputs of the last layer at every position; `forward_backward` adds all gradients for a given one of them.
 
@@ -35,81 +25,79 @@ class Lstm(Problem):
     """
 
     summary = "stack of LSTM layers over sequences [T,B,I]"
-    params = LstmParams
     accelerator = {"hidden_size": 1024, "input_size": 1024, "seq_len": 128, "batch_size": 64}
     cost_formula = (
         "flops = 2·T·B·4·H·(I + H) in each layer, where I = H after the first; three times that with backward\n"
         "bytes = weights, inputs and outputs once, with backward also their gradients"
     )
 
-    def title(self, params: LstmParams, mode: Mode) -> str:
-        """Return the sizes: `LSTM L=2 H=256, B=16 T=64`."""
-        p = params
-        inputs = f" I={p.input_size}" * (p.input_size != p.hidden_size)
-        backward = " fwd+bwd" * (mode == "forward_backward")
-        return f"LSTM L={p.layers} H={p.hidden_size}{inputs}, B={p.batch_size} T={p.seq_len}{backward}"
+    layers: Annotated[int, Meta(ge=1, description="layers, each on the outputs of the one before")] = 2
+    hidden_size: Annotated[int, Meta(ge=1, description="size of a layer's state and output")] = 256
+    input_size: Annotated[int, Meta(ge=1, description="size of an input of the first layer")] = 256
+    seq_len: Annotated[int, Meta(ge=1, description="sequence length")] = 64
+    batch_size: Annotated[int, Meta(ge=1, description="sequences per step")] = 16
 
-    def scopes(self, params: LstmParams, mode: Mode) -> Mapping[str, int]:
+    def title(self, mode: Mode) -> str:
+        """Return the sizes: `LSTM L=2 H=256, B=16 T=64`."""
+        inputs = f" I={self.input_size}" * (self.input_size != self.hidden_size)
+        backward = " fwd+bwd" * (mode == "forward_backward")
+        return f"LSTM L={self.layers} H={self.hidden_size}{inputs}, B={self.batch_size} T={self.seq_len}{backward}"
+
+    def scopes(self, mode: Mode) -> Mapping[str, int]:
         """Return the stack, the only part: PyTorch computes it in one call."""
         return {"lstm": 1}
 
-    def cost(self, params: LstmParams, mode: Mode, precision: str) -> Cost:
+    def cost(self, mode: Mode, precision: str) -> Cost:
         """Count the products of inputs and of states with their weights; the backward pass has two for each."""
-        p, item = params, PRECISIONS[precision].parameter_bytes
-        tokens = p.seq_len * p.batch_size
-        products = sum(int(np.prod(shape)) for shape in weight_shapes(p).values() if len(shape) == 2)
+        item = PRECISIONS[precision].parameter_bytes
+        tokens = self.seq_len * self.batch_size
+        products = sum(int(np.prod(shape)) for shape in self.weight_shapes().values() if len(shape) == 2)
         flops = 2 * tokens * products
-        moved = (parameter_count(p) + tokens * (p.input_size + p.hidden_size)) * item
+        moved = (self.parameter_count() + tokens * (self.input_size + self.hidden_size)) * item
         backward = mode == "forward_backward"
         return Cost(
             flops=3 * flops if backward else flops,
             bytes=2 * moved if backward else moved,
-            samples=p.batch_size,
+            samples=self.batch_size,
             tokens=tokens,
         )
 
-    def parts(self, params: LstmParams, mode: Mode, precision: str) -> Mapping[str, Work]:
+    def parts(self, mode: Mode, precision: str) -> Mapping[str, Work]:
         """Return the stack, the only part."""
-        cost = self.cost(params, mode, precision)
+        cost = self.cost(mode, precision)
         return {"lstm": Work(cost.flops, cost.bytes)}
 
-    def parameter_count(self, params: LstmParams) -> int:
-        """Return the number of weights, with one bias for each gate."""
-        return parameter_count(params)
-
-    def data(self, params: LstmParams, precision: str, rng: np.random.Generator, batches: int) -> Data:
+    def data(self, precision: str, rng: np.random.Generator, batches: int) -> Data:
         """Draw weights uniformly from ±1/√H, as PyTorch does, and normally distributed inputs and gradients."""
-        p = params
         dtype = np.float64 if precision == "fp64" else np.float32
-        limit = p.hidden_size**-0.5
+        limit = self.hidden_size**-0.5
         weights = {
             name: rng.uniform(-limit, limit, shape).astype(np.float32).astype(dtype)
-            for name, shape in weight_shapes(p).items()
+            for name, shape in self.weight_shapes().items()
         }
-        sizes = {"x": p.input_size, "d_out": p.hidden_size}
+        sizes = {"x": self.input_size, "d_out": self.hidden_size}
         return Data(
             weights,
             tuple(
                 {
-                    name: rng.standard_normal((p.seq_len, p.batch_size, size), dtype=dtype)
+                    name: rng.standard_normal((self.seq_len, self.batch_size, size), dtype=dtype)
                     for name, size in sizes.items()
                 }
                 for _ in range(batches)
             ),
         )
 
-    def small(self, params: LstmParams) -> LstmParams:
+    def small(self) -> Self:
         """Return at most two layers with dimensions that all differ."""
-        p = params
         return replace(
-            p, layers=min(p.layers, 2), hidden_size=14, input_size=10, seq_len=min(p.seq_len, 9), batch_size=3
+            self, layers=min(self.layers, 2), hidden_size=14, input_size=10, seq_len=min(self.seq_len, 9), batch_size=3
         )
 
-    def reference(self, params: LstmParams, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
+    def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
         """Yield the outputs, and in `forward_backward` also the gradients of the inputs and of every weight."""
         weights = {name: weight.astype(np.float64) for name, weight in data.weights.items()}
         for batch in data.batches:
-            out_TBH, pullback = reference.forward(weights, batch["x"].astype(np.float64), params.layers)
+            out_TBH, pullback = reference.forward(weights, batch["x"].astype(np.float64), self.layers)
             if mode == "inference":
                 yield {"out": out_TBH}
                 continue
@@ -120,27 +108,24 @@ class Lstm(Problem):
                 **{f"d_{name}": gradient for name, gradient in gradients.items()},
             }
 
+    def weight_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shape of every weight by name, in order of use."""
+        shapes: dict[str, tuple[int, ...]] = {}
+        for layer in range(self.layers):
+            inputs = self.hidden_size if layer else self.input_size
+            shapes |= {
+                f"{layer}.w_x": (inputs, 4 * self.hidden_size),
+                f"{layer}.w_h": (self.hidden_size, 4 * self.hidden_size),
+                f"{layer}.b": (4 * self.hidden_size,),
+            }
+        return shapes
+
+    def parameter_count(self) -> int:
+        """Return the number of weights, with one bias for each gate."""
+        return sum(int(np.prod(shape)) for shape in self.weight_shapes().values())
+
 
 @hookimpl
-def make_problem() -> Problem:
-    """Make the LSTM problem."""
-    return Lstm()
-
-
-def weight_shapes(params: LstmParams) -> dict[str, tuple[int, ...]]:
-    """Return the shape of every weight by name, in order of use."""
-    p = params
-    shapes: dict[str, tuple[int, ...]] = {}
-    for layer in range(p.layers):
-        inputs = p.hidden_size if layer else p.input_size
-        shapes |= {
-            f"{layer}.w_x": (inputs, 4 * p.hidden_size),
-            f"{layer}.w_h": (p.hidden_size, 4 * p.hidden_size),
-            f"{layer}.b": (4 * p.hidden_size,),
-        }
-    return shapes
-
-
-def parameter_count(params: LstmParams) -> int:
-    """Return the number of weights."""
-    return sum(int(np.prod(shape)) for shape in weight_shapes(params).values())
+def define_problem() -> type[Problem]:
+    """Return the LSTM problem."""
+    return Lstm

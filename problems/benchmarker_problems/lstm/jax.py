@@ -13,7 +13,7 @@ from jax import Array
 
 from benchmarker import PRECISIONS, Case, Data, Mode, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
-from benchmarker_problems.lstm import PRECISIONS_DONE, LstmParams
+from benchmarker_problems.lstm import PRECISIONS_DONE, Lstm
 
 Weights = Mapping[str, Array]
 State = tuple[Array, Array]
@@ -48,14 +48,14 @@ def layer(x_TBI: Array, w_x_IE: Array, w_h_HE: Array, b_E: Array) -> Array:
     return out_TBH
 
 
-def step_function(params: LstmParams, mode: Mode) -> Callable[..., dict[str, Array]]:
+def step_function(problem: Lstm, mode: Mode) -> Callable[..., dict[str, Array]]:
     """Return the function from (weights, x) to the outputs, or with backward from (weights, x, d_out)."""
 
     def forward(weights: Weights, x: Array) -> dict[str, Array]:
-        return {"out": lstm(weights, x, params.layers)}
+        return {"out": lstm(weights, x, problem.layers)}
 
     def forward_backward(weights: Weights, x: Array, d_out: Array) -> dict[str, Array]:
-        out, pullback = jax.vjp(lambda weights, x: lstm(weights, x, params.layers), weights, x)
+        out, pullback = jax.vjp(lambda weights, x: lstm(weights, x, problem.layers), weights, x)
         gradients, d_x = pullback(d_out)
         return {"out": out, "d_x": d_x, **{f"d_{name}": gradient for name, gradient in gradients.items()}}
 
@@ -63,10 +63,10 @@ def step_function(params: LstmParams, mode: Mode) -> Callable[..., dict[str, Arr
 
 
 @hookimpl
-def build_workload(framework: JaxFramework, case: Case, params: LstmParams, data: Data) -> Workload:
+def build_workload(framework: JaxFramework, case: Case, problem: Lstm, data: Data) -> Workload:
     """Build a step: the outputs of one batch; in `forward_backward` also the gradients of inputs and weights."""
     dtype = DTYPES[PRECISIONS[case.precision].parameter]
-    function = jax.jit(step_function(params, case.mode))
+    function = jax.jit(step_function(problem, case.mode))
     names = ("x",) if case.mode == "inference" else ("x", "d_out")
     weights = {name: framework.put(weight, dtype) for name, weight in data.weights.items()}
     batches = cycle([tuple(framework.put(batch[name], dtype) for name in names) for batch in data.batches])

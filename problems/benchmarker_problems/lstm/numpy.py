@@ -1,7 +1,7 @@
 """LSTM in NumPy: the function of the reference, on BLAS, in the type of the weights."""
 
 from benchmarker import Case, Data, Support, Workload, hookimpl
-from benchmarker_problems.lstm import LstmParams
+from benchmarker_problems.lstm import Lstm
 from benchmarker_problems.lstm.reference import forward
 from benchmarker_problems.steps.numpy import DONE, workload
 
@@ -13,6 +13,6 @@ def describe_workload() -> Support:
 
 
 @hookimpl
-def build_workload(case: Case, params: LstmParams, data: Data) -> Workload:
+def build_workload(case: Case, problem: Lstm, data: Data) -> Workload:
     """Build a step: the outputs of one batch."""
-    return workload(case, data, "out", lambda weights, batch: forward(weights, batch["x"], params.layers))
+    return workload(case, data, "out", lambda weights, batch: forward(weights, batch["x"], problem.layers))

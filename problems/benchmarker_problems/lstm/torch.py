@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from benchmarker import PRECISIONS, Case, Data, Support, UserError, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
-from benchmarker_problems.lstm import PRECISIONS_DONE, LstmParams
+from benchmarker_problems.lstm import PRECISIONS_DONE, Lstm
 
 PARAMETERS = {"w_x": "weight_ih", "w_h": "weight_hh", "b": "bias_ih"}
 """PyTorch's name of a layer's weight, to which the number of the layer is added; its matrices are [outputs, inputs]."""
@@ -22,12 +22,12 @@ def describe_workload() -> Support:
 
 
 @hookimpl
-def build_workload(framework: TorchFramework, case: Case, params: LstmParams, data: Data) -> Workload:
+def build_workload(framework: TorchFramework, case: Case, problem: Lstm, data: Data) -> Workload:
     """Build a step: the outputs of one batch; in `forward_backward` also the gradients of inputs and weights."""
     if case.compile:  # Dynamo would run it eagerly, without a word.
         raise UserError("torch.compile does not compile nn.LSTM; omit --compile")
     dtype = DTYPES[PRECISIONS[case.precision].parameter]
-    model = make_model(framework, params, data, dtype)
+    model = make_model(framework, problem, data, dtype)
     weights = {f"d_{name}": model.get_parameter(parameter_name(name)) for name in data.weights}
     names = ("x",) if case.mode == "inference" else ("x", "d_out")
     batches = cycle([tuple(framework.put(batch[name], dtype) for name in names) for batch in data.batches])
@@ -55,9 +55,9 @@ def build_workload(framework: TorchFramework, case: Case, params: LstmParams, da
     return Workload(forward if case.mode == "inference" else forward_backward, outputs)
 
 
-def make_model(framework: TorchFramework, params: LstmParams, data: Data, dtype: torch.dtype) -> nn.LSTM:
+def make_model(framework: TorchFramework, problem: Lstm, data: Data, dtype: torch.dtype) -> nn.LSTM:
     """Return the stack with the given weights, on the device."""
-    p = params
+    p = problem
     model = nn.LSTM(p.input_size, p.hidden_size, p.layers, device=framework.device, dtype=dtype)
     # Copied into the module's own memory, in which cuDNN wants all weights together.
     with torch.no_grad():

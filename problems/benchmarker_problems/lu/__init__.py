@@ -6,7 +6,7 @@ Shapes: N unknowns.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import numpy as np
 from msgspec import Meta
@@ -24,8 +24,15 @@ LARGEST_RESIDUAL = 16.0
 
 
 @dataclass(frozen=True)
-class LuParams:
-    """Size of the system, and the type of the factorisation."""
+class Lu(Problem):
+    """One factorisation and the solution for one right-hand side."""
+
+    summary = "dense solve A·x = b by LU factorisation, as in HPL; in fp32 with refinement, as in HPL-MxP"
+    accelerator = {"n": 16384}
+    cost_formula = (
+        "flops = 2/3·n³ + 3/2·n², as HPL counts them; refinement is not counted\n"
+        "bytes = A, b and x once; the factorisation itself moves more"
+    )
 
     n: Annotated[int, Meta(ge=1, description="unknowns")] = 2048
     factor: Annotated[
@@ -33,43 +40,31 @@ class LuParams:
         Meta(description="type of the factorisation: that of --precision, or fp32 with refinement to fp64"),
     ] = "same"
 
-
-class Lu(Problem):
-    """One factorisation and the solution for one right-hand side."""
-
-    summary = "dense solve A·x = b by LU factorisation, as in HPL; in fp32 with refinement, as in HPL-MxP"
-    params = LuParams
-    accelerator = {"n": 16384}
-    cost_formula = (
-        "flops = 2/3·n³ + 3/2·n², as HPL counts them; refinement is not counted\n"
-        "bytes = A, b and x once; the factorisation itself moves more"
-    )
-
-    def title(self, params: LuParams, mode: Mode) -> str:
+    def title(self, mode: Mode) -> str:
         """Return the size, and the type of the factorisation if it is another: `LU n=2048`."""
-        return f"LU n={params.n}{' factored in fp32' * (params.factor == 'fp32')}"
+        return f"LU n={self.n}{' factored in fp32' * (self.factor == 'fp32')}"
 
-    def types(self, params: LuParams, precision: str) -> Precision:
+    def types(self, precision: str) -> Precision:
         """Return the types of the precision; factors in fp32 are products of fp32."""
         types = PRECISIONS[precision]
-        return types if params.factor == "same" else replace(types, compute="fp32", accumulate="fp32")
+        return types if self.factor == "same" else replace(types, compute="fp32", accumulate="fp32")
 
-    def scopes(self, params: LuParams, mode: Mode) -> Mapping[str, int]:
+    def scopes(self, mode: Mode) -> Mapping[str, int]:
         """Return the factorisation, the triangular solves, and with refinement its residuals."""
-        if params.factor == "same":
+        if self.factor == "same":
             return {"factor": 1, "solve": 1}
         return {"factor": 1, "solve": 1 + REFINEMENTS, "residual": REFINEMENTS}
 
-    def cost(self, params: LuParams, mode: Mode, precision: str) -> Cost:
+    def cost(self, mode: Mode, precision: str) -> Cost:
         """Count one system, which is one sample."""
-        n, item = params.n, PRECISIONS[precision].parameter_bytes
+        n, item = self.n, PRECISIONS[precision].parameter_bytes
         return Cost(factor_flops(n) + solve_flops(n), (n**2 + 2 * n) * item, 1)
 
-    def parts(self, params: LuParams, mode: Mode, precision: str) -> Mapping[str, Work]:
+    def parts(self, mode: Mode, precision: str) -> Mapping[str, Work]:
         """Return the work of each part; the FLOPs of the solves are those of the first alone."""
-        n, item = params.n, PRECISIONS[precision].parameter_bytes
-        factor_item = item if params.factor == "same" else 4
-        counts = self.scopes(params, mode)
+        n, item = self.n, PRECISIONS[precision].parameter_bytes
+        factor_item = item if self.factor == "same" else 4
+        counts = self.scopes(mode)
         parts = {
             "factor": Work(factor_flops(n), n**2 * (item + factor_item)),
             "solve": Work(solve_flops(n), counts["solve"] * (n**2 + 2 * n) * factor_item),
@@ -78,13 +73,13 @@ class Lu(Problem):
             parts["residual"] = Work(0, counts["residual"] * (n**2 + 3 * n) * item)
         return parts
 
-    def data(self, params: LuParams, precision: str, rng: np.random.Generator, batches: int) -> Data:
+    def data(self, precision: str, rng: np.random.Generator, batches: int) -> Data:
         """Draw A, and b from a normal distribution.
 
         Entries of A are uniform in [−0.5, 0.5), and those of the diagonal are the sum of the magnitudes of the others
         in the row, as in HPL-MxP. The rows are then shuffled, so that pivoting exchanges rows.
         """
-        n = params.n
+        n = self.n
         dtype = np.float64 if precision == "fp64" else np.float32
         a_NN = rng.random((n, n), dtype=dtype) - dtype(0.5)
         np.fill_diagonal(a_NN, 0)
@@ -92,11 +87,11 @@ class Lu(Problem):
         rng.shuffle(a_NN)
         return Data({"a": a_NN}, tuple({"b": rng.standard_normal(n, dtype=dtype)} for _ in range(batches)))
 
-    def small(self, params: LuParams) -> LuParams:
+    def small(self) -> Self:
         """Return at most 96 unknowns."""
-        return replace(params, n=min(params.n, 96))
+        return replace(self, n=min(self.n, 96))
 
-    def reference(self, params: LuParams, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
+    def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
         """Yield x by Householder's QR factorisation: NumPy has it apart from any LU."""
         q_NN, r_NN = np.linalg.qr(data.weights["a"].astype(np.float64))
         for batch in data.batches:
@@ -104,9 +99,9 @@ class Lu(Problem):
 
 
 @hookimpl
-def make_problem() -> Problem:
-    """Make the LU problem."""
-    return Lu()
+def define_problem() -> type[Problem]:
+    """Return the LU problem."""
+    return Lu
 
 
 def factor_flops(n: int) -> int:

@@ -11,7 +11,7 @@ from jax.scipy.linalg import lu_factor, solve_triangular
 
 from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
-from benchmarker_problems.lu import REFINEMENTS, LuParams, verify
+from benchmarker_problems.lu import REFINEMENTS, Lu, verify
 
 Factors = tuple[Array, Array]
 Result = tuple[Array, Array]
@@ -56,12 +56,12 @@ def solve_refined(a_NN: Array, b_N: Array) -> Array:
 
 
 @hookimpl
-def build_workload(framework: JaxFramework, case: Case, params: LuParams, data: Data) -> Workload:
+def build_workload(framework: JaxFramework, case: Case, problem: Lu, data: Data) -> Workload:
     """Build a step: factor A, and solve for one right-hand side."""
     dtype = DTYPES[PRECISIONS[case.precision].parameter]
     a_NN = framework.put(data.weights["a"], dtype)
     batches = cycle([framework.put(batch["b"], dtype) for batch in data.batches])
-    function = jax.jit(solve if params.factor == "same" else solve_refined)
+    function = jax.jit(solve if problem.factor == "same" else solve_refined)
 
     def step() -> Result:
         b_N = next(batches)

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.linalg import get_blas_funcs, lu_factor, lu_solve
 
 from benchmarker import Data, Support, Workload, hookimpl
-from benchmarker_problems.lu import REFINEMENTS, LuParams, verify
+from benchmarker_problems.lu import REFINEMENTS, Lu, verify
 
 Result = tuple[np.ndarray, np.ndarray]
 
@@ -18,11 +18,11 @@ def describe_workload() -> Support:
 
 
 @hookimpl
-def build_workload(params: LuParams, data: Data) -> Workload:
+def build_workload(problem: Lu, data: Data) -> Workload:
     """Build a step: factor A, which lies in memory by columns as LAPACK wants it, and solve for one right-hand side."""
     a_NN = np.asfortranarray(data.weights["a"])
     batches = cycle([batch["b"] for batch in data.batches])
-    refined = params.factor == "fp32"
+    refined = problem.factor == "fp32"
     gemv = get_blas_funcs("gemv", [a_NN])
 
     def step() -> Result:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
-from benchmarker_problems.lu import REFINEMENTS, LuParams, verify
+from benchmarker_problems.lu import REFINEMENTS, Lu, verify
 
 Result = tuple[Tensor, Tensor]
 
@@ -51,12 +51,12 @@ def solve_refined(a_NN: Tensor, b_N: Tensor) -> Tensor:
 
 
 @hookimpl
-def build_workload(framework: TorchFramework, case: Case, params: LuParams, data: Data) -> Workload:
+def build_workload(framework: TorchFramework, case: Case, problem: Lu, data: Data) -> Workload:
     """Build a step: factor A, and solve for one right-hand side."""
     dtype = DTYPES[PRECISIONS[case.precision].parameter]
     a_NN = framework.put(data.weights["a"], dtype)
     batches = cycle([framework.put(batch["b"], dtype) for batch in data.batches])
-    function = framework.compiled(solve if params.factor == "same" else solve_refined, case.compile)
+    function = framework.compiled(solve if problem.factor == "same" else solve_refined, case.compile)
 
     def step() -> Result:
         b_N = next(batches)

@@ -5,7 +5,7 @@ Shapes: B batch, C width.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Self
 
 import numpy as np
 from msgspec import Meta
@@ -16,8 +16,18 @@ PRECISIONS_DONE: Mapping[Mode, tuple[str, ...]] = dict.fromkeys(("inference", "f
 
 
 @dataclass(frozen=True)
-class MlpParams:
-    """Shape of the chain, and layout of its weights."""
+class Mlp(Problem):
+    """Layers one after the other; `forward_backward` adds the gradients of the inputs and of all weights.
+
+    With few rows, all that counts is how fast the weights are read, matrix by matrix.
+    """
+
+    summary = "multilayer perceptron: a chain of linear layers with tanh"
+    accelerator = {"batch_size": 8192, "width": 8192}
+    cost_formula = (
+        "flops = 2·B·width²·layers, three times that with backward\n"
+        "bytes = weights, inputs and outputs once, with backward also their gradients"
+    )
 
     batch_size: Annotated[int, Meta(ge=1, description="rows of x, samples per step")] = 64
     width: Annotated[int, Meta(ge=1, description="inputs and outputs of each layer")] = 1024
@@ -29,81 +39,65 @@ class MlpParams:
         """Names of the weights, in the order of the layers."""
         return [f"w_{number}" for number in range(self.layers)]
 
-
-class Mlp(Problem):
-    """Layers one after the other; `forward_backward` adds the gradients of the inputs and of all weights.
-
-    With few rows, all that counts is how fast the weights are read, matrix by matrix.
-    """
-
-    summary = "multilayer perceptron: a chain of linear layers with tanh"
-    params = MlpParams
-    accelerator = {"batch_size": 8192, "width": 8192}
-    cost_formula = (
-        "flops = 2·B·width²·layers, three times that with backward\n"
-        "bytes = weights, inputs and outputs once, with backward also their gradients"
-    )
-
-    def title(self, params: MlpParams, mode: Mode) -> str:
+    def title(self, mode: Mode) -> str:
         """Return layers, width and batch: `MLP 8×1024, B=64`."""
-        by_output = " by output" * params.by_output
+        by_output = " by output" * self.by_output
         backward = " fwd+bwd" * (mode == "forward_backward")
-        return f"MLP {params.layers}×{params.width}, B={params.batch_size}{by_output}{backward}"
+        return f"MLP {self.layers}×{self.width}, B={self.batch_size}{by_output}{backward}"
 
-    def scopes(self, params: MlpParams, mode: Mode) -> Mapping[str, int]:
+    def scopes(self, mode: Mode) -> Mapping[str, int]:
         """Return the layer, with its tanh."""
-        return {"layer": params.layers}
+        return {"layer": self.layers}
 
-    def cost(self, params: MlpParams, mode: Mode, precision: str) -> Cost:
+    def cost(self, mode: Mode, precision: str) -> Cost:
         """Count the products; in the backward pass, each layer has two of the same FLOPs."""
-        p, item = params, PRECISIONS[precision].parameter_bytes
+        item = PRECISIONS[precision].parameter_bytes
         passes, copies = (1, 1) if mode == "inference" else (3, 2)
-        moved = p.layers * p.width**2 + 2 * p.batch_size * p.width
-        return Cost(passes * 2 * p.batch_size * p.width**2 * p.layers, copies * moved * item, p.batch_size)
+        moved = self.layers * self.width**2 + 2 * self.batch_size * self.width
+        return Cost(passes * 2 * self.batch_size * self.width**2 * self.layers, copies * moved * item, self.batch_size)
 
-    def parts(self, params: MlpParams, mode: Mode, precision: str) -> Mapping[str, Work]:
+    def parts(self, mode: Mode, precision: str) -> Mapping[str, Work]:
         """Return the layers; the backward pass of each reads inputs, weights and the gradient of its outputs."""
-        p, item = params, PRECISIONS[precision].parameter_bytes
-        weight_bytes, rows_bytes = p.width**2 * item, p.batch_size * p.width * item
-        work = Work(2 * p.batch_size * p.width**2, weight_bytes + 2 * rows_bytes, weight_bytes)
+        item = PRECISIONS[precision].parameter_bytes
+        weight_bytes, rows_bytes = self.width**2 * item, self.batch_size * self.width * item
+        work = Work(2 * self.batch_size * self.width**2, weight_bytes + 2 * rows_bytes, weight_bytes)
         if mode == "forward_backward":
             work += Work(2 * work.flops, 2 * weight_bytes + 3 * rows_bytes, 2 * weight_bytes)
-        return {"layer": work * p.layers}
+        return {"layer": work * self.layers}
 
-    def data(self, params: MlpParams, precision: str, rng: np.random.Generator, batches: int) -> Data:
+    def data(self, precision: str, rng: np.random.Generator, batches: int) -> Data:
         """Draw from a normal distribution: weights [inputs, outputs] of variance 1 / width, all else of variance 1.
 
         With these weights, a layer keeps the variance of small inputs (Glorot and Bengio, "Understanding the difficulty
         of training deep feedforward neural networks", AISTATS 2010).
         """
-        p, dtype = params, np.float64 if precision == "fp64" else np.float32
+        dtype = np.float64 if precision == "fp64" else np.float32
 
         def draw(rows: int) -> np.ndarray:
-            return rng.standard_normal((rows, p.width), dtype)
+            return rng.standard_normal((rows, self.width), dtype)
 
-        scale = dtype(np.sqrt(1 / p.width))
-        weights = {name: draw(p.width) * scale for name in p.names}
-        rows = tuple({"x": draw(p.batch_size), "d_y": draw(p.batch_size)} for _ in range(batches))
+        scale = dtype(np.sqrt(1 / self.width))
+        weights = {name: draw(self.width) * scale for name in self.names}
+        rows = tuple({"x": draw(self.batch_size), "d_y": draw(self.batch_size)} for _ in range(batches))
         return Data(weights, rows)
 
-    def small(self, params: MlpParams) -> MlpParams:
+    def small(self) -> Self:
         """Return a chain of at most three layers, of at most 48 inputs and 64 rows."""
-        p = params
-        return replace(p, batch_size=min(p.batch_size, 64), width=min(p.width, 48), layers=min(p.layers, 3))
+        return replace(self, batch_size=min(self.batch_size, 64), width=min(self.width, 48), layers=min(self.layers, 3))
 
-    def reference(self, params: MlpParams, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
+    def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
         """Yield the outputs, and in `forward_backward` also the gradients of the inputs and of all weights."""
         weights = {name: value.astype(np.float64) for name, value in data.weights.items()}
         for batch in data.batches:
             y_BC = batch["x"].astype(np.float64)
             inputs = {}
-            for name in params.names:
+            for name in self.names:
                 inputs[name] = y_BC
                 y_BC = np.tanh(y_BC @ weights[name])
             outputs = {"y": y_BC}
             if mode == "forward_backward":
                 gradient_BC = batch["d_y"].astype(np.float64)
-                for name in reversed(params.names):
+                for name in reversed(self.names):
                     gradient_BC = gradient_BC * (1 - y_BC**2)
                     y_BC = inputs[name]
                     outputs[f"d_{name}"] = y_BC.T @ gradient_BC
@@ -113,6 +107,6 @@ class Mlp(Problem):
 
 
 @hookimpl
-def make_problem() -> Problem:
-    """Make the MLP problem."""
-    return Mlp()
+def define_problem() -> type[Problem]:
+    """Return the MLP problem."""
+    return Mlp

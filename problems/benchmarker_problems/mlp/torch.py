@@ -10,7 +10,7 @@ from torch import Tensor
 from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
 from benchmarker_problems.layers.torch import product
-from benchmarker_problems.mlp import PRECISIONS_DONE, MlpParams
+from benchmarker_problems.mlp import PRECISIONS_DONE, Mlp
 
 
 @hookimpl
@@ -20,10 +20,10 @@ def describe_workload() -> Support:
 
 
 @hookimpl
-def build_workload(framework: TorchFramework, case: Case, params: MlpParams, data: Data) -> Workload:
+def build_workload(framework: TorchFramework, case: Case, problem: Mlp, data: Data) -> Workload:
     """Build a step: the outputs of a batch; in `forward_backward` also the gradients of inputs and weights."""
-    dtype, turned = DTYPES[PRECISIONS[case.precision].parameter], params.by_output
-    stored = (np.ascontiguousarray(w.T) if turned else w for w in (data.weights[name] for name in params.names))
+    dtype, turned = DTYPES[PRECISIONS[case.precision].parameter], problem.by_output
+    stored = (np.ascontiguousarray(w.T) if turned else w for w in (data.weights[name] for name in problem.names))
     weights = [framework.put(w, dtype) for w in stored]
     batches = cycle([(framework.put(batch["x"], dtype), framework.put(batch["d_y"], dtype)) for batch in data.batches])
 
@@ -47,8 +47,8 @@ def build_workload(framework: TorchFramework, case: Case, params: MlpParams, dat
 
     def outputs(result: tuple[Tensor, ...]) -> Mapping[str, np.ndarray]:
         y, *gradients = (each.cpu().double().numpy() for each in result)
-        names = ["d_x", *(f"d_{name}" for name in params.names)]
-        turn = [False, *params.layers * [turned]]
+        names = ["d_x", *(f"d_{name}" for name in problem.names)]
+        turn = [False, *problem.layers * [turned]]
         found = {
             name: each.T if is_turned else each for name, each, is_turned in zip(names, gradients, turn, strict=False)
         }

@@ -7,13 +7,13 @@ The router is a product in fp32 at least, and its softmax is over the chosen log
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from msgspec import Meta
 
 from benchmarker import Problem, Published, Work, hookimpl
-from benchmarker_problems.decoder import Decoder, DecoderParams, Sizes
+from benchmarker_problems.decoder import Decoder, Sizes
 from benchmarker_problems.generation.work import PHASE_FORMULA
 from benchmarker_problems.layers import DERIVED, Shapes, fill, linear_shapes
 from benchmarker_problems.layers.reference import Pullback, Weights
@@ -65,12 +65,35 @@ PREFERENCE = 0.5
 
 
 @dataclass(frozen=True)
-class MoeParams(DecoderParams):
-    """Size of the model and of a batch; dimensions that are given take precedence over `size`."""
+class Moe(Decoder):
+    """Mixture of experts: forward only, forward and backward, or training with AdamW.
+
+    `inference` returns the logits of every position. The loss is the mean cross-entropy of the next token, without a
+    term that balances the load: the weights are drawn so that experts are chosen about equally often.
+    """
+
+    summary = "mixture-of-experts language model: logits, loss and gradients, or an AdamW step"
+    accelerator = {
+        "size": "mixtral-8x7b",
+        "n_layer": 1,
+        "dispatch": "grouped",
+        "seq_len": 1024,
+        "batch_size": 4,
+        "impl": "fused",
+    }
+    cost_formula = (
+        "flops = 2·B·T·(L·(2·d_model² + 2·d_model·d_kv + d_model·n_expert + 2·T·d_model) + d_model·vocab) "
+        "+ 2·R·L·3·d_model·d_ff, 3 times that with backward; d_kv = d_model·n_kv_head/n_head\n"
+        "R = B·T·top_k rows of experts; with --dispatch=capacity at most as many as there are slots\n"
+        "bytes = weights, tokens and logits once; 2·weights with backward; 7·weights with AdamW's two moments\n"
+        + PHASE_FORMULA
+    )
+    published = (Published({"size": "mixtral-8x7b"}, "the checkpoint's config and weights", parameters=46_702_792_704),)
+    dimensions = (*Decoder.dimensions, "n_expert", "top_k")
+    mlp_scopes = ("moe_router", "moe_dispatch", "moe_fc", "moe_swiglu", "moe_proj", "moe_combine")
 
     sizes: ClassVar[Sizes] = SIZES
     contexts: ClassVar[Mapping[Any, int]] = CONTEXTS
-
     size: Annotated[
         Size, Meta(description="size of the model; the eight options below and the experts override it")
     ] = "moe-small"
@@ -100,90 +123,60 @@ class MoeParams(DecoderParams):
         """Slots of an expert for each sequence; more than one for each token would stay empty."""
         return min(self.seq_len, math.ceil(self.capacity_factor * self.seq_len * self.top_k / self.n_expert))
 
-
-class Moe(Decoder):
-    """Mixture of experts: forward only, forward and backward, or training with AdamW.
-
-    `inference` returns the logits of every position. The loss is the mean cross-entropy of the next token, without a
-    term that balances the load: the weights are drawn so that experts are chosen about equally often.
-    """
-
-    summary = "mixture-of-experts language model: logits, loss and gradients, or an AdamW step"
-    params = MoeParams
-    accelerator = {
-        "size": "mixtral-8x7b",
-        "n_layer": 1,
-        "dispatch": "grouped",
-        "seq_len": 1024,
-        "batch_size": 4,
-        "impl": "fused",
-    }
-    cost_formula = (
-        "flops = 2·B·T·(L·(2·d_model² + 2·d_model·d_kv + d_model·n_expert + 2·T·d_model) + d_model·vocab) "
-        "+ 2·R·L·3·d_model·d_ff, 3 times that with backward; d_kv = d_model·n_kv_head/n_head\n"
-        "R = B·T·top_k rows of experts; with --dispatch=capacity at most as many as there are slots\n"
-        "bytes = weights, tokens and logits once; 2·weights with backward; 7·weights with AdamW's two moments\n"
-        + PHASE_FORMULA
-    )
-    published = (Published({"size": "mixtral-8x7b"}, "the checkpoint's config and weights", parameters=46_702_792_704),)
-
-    dimensions = (*Decoder.dimensions, "n_expert", "top_k")
-    mlp_scopes = ("moe_router", "moe_dispatch", "moe_fc", "moe_swiglu", "moe_proj", "moe_combine")
-
-    def own_size(self, params: MoeParams) -> str:
+    def own_size(self) -> str:
         """Return L layers, width d, H heads of queries / of keys and values, and E experts of a token / in all."""
-        p = params
-        heads, experts = f"H={p.n_head}/{p.n_kv_head}", f"E={p.top_k}/{p.n_expert}"
-        return f"MoE L={p.n_layer} d={p.d_model} {heads} d_ff={p.d_ff} {experts}"
+        heads, experts = f"H={self.n_head}/{self.n_kv_head}", f"E={self.top_k}/{self.n_expert}"
+        return f"MoE L={self.n_layer} d={self.d_model} {heads} d_ff={self.d_ff} {experts}"
 
-    def options_title(self, params: MoeParams) -> str:
+    def options_title(self) -> str:
         """Return how tokens reach their experts."""
-        return " grouped" if params.dispatch == "grouped" else f" capacity {params.capacity_factor:g}"
+        return " grouped" if self.dispatch == "grouped" else f" capacity {self.capacity_factor:g}"
 
-    def mlp_shapes(self, name: str, params: MoeParams) -> Shapes:
+    def mlp_shapes(self, name: str) -> Shapes:
         """Return the shapes of the router and of the experts: [experts, inputs, outputs]."""
-        p = params
         return {
-            **linear_shapes(f"{name}.moe_router", p.d_model, p.n_expert, bias=False),
-            f"{name}.moe_fc.kernel": (p.n_expert, p.d_model, 2 * p.d_ff),
-            f"{name}.moe_proj.kernel": (p.n_expert, p.d_ff, p.d_model),
+            **linear_shapes(f"{name}.moe_router", self.d_model, self.n_expert, bias=False),
+            f"{name}.moe_fc.kernel": (self.n_expert, self.d_model, 2 * self.d_ff),
+            f"{name}.moe_proj.kernel": (self.n_expert, self.d_ff, self.d_model),
         }
 
-    def mlp_flops(self, params: MoeParams, tokens: int) -> int:
+    def mlp_flops(self, tokens: int) -> int:
         """Return the FLOPs of the router and of the experts."""
-        p = params
-        return 2 * tokens * p.d_model * p.n_expert + 6 * counted_rows(p, tokens) * p.d_model * p.d_ff
+        return 2 * tokens * self.d_model * self.n_expert + 6 * self.counted_rows(tokens) * self.d_model * self.d_ff
 
-    def mlp_parts(self, params: MoeParams, layers: Layers) -> Mapping[str, Work]:
+    def mlp_parts(self, layers: Layers) -> Mapping[str, Work]:
         """Return the work of the scopes."""
-        p, tokens = params, layers.rows
-        rows = slot_count(p, tokens) if p.dispatch == "capacity" else tokens * p.top_k
-        product_flops = 2 * counted_rows(p, tokens) * p.d_model * p.d_ff
-        used = min(tokens * p.top_k, p.n_expert)
-        fc_bytes = layers.kernel_bytes(used, p.d_model, 2 * p.d_ff)
-        proj_bytes = layers.kernel_bytes(used, p.d_ff, p.d_model)
-        at_experts = rows * p.d_model
+        tokens = layers.rows
+        rows = self.slot_count(tokens) if self.dispatch == "capacity" else tokens * self.top_k
+        product_flops = 2 * self.counted_rows(tokens) * self.d_model * self.d_ff
+        used = min(tokens * self.top_k, self.n_expert)
+        fc_bytes = layers.kernel_bytes(used, self.d_model, 2 * self.d_ff)
+        proj_bytes = layers.kernel_bytes(used, self.d_ff, self.d_model)
+        at_experts = rows * self.d_model
         return {
-            "moe_router": replace(layers, weight_type="full").linear(p.d_model, p.n_expert),
-            "moe_dispatch": layers.part(0, read=tokens * p.d_model, written=at_experts),
-            "moe_fc": layers.part(2 * product_flops, read=at_experts, written=2 * rows * p.d_ff, kernel_bytes=fc_bytes),
-            "moe_swiglu": layers.part(0, read=2 * rows * p.d_ff, written=rows * p.d_ff),
-            "moe_proj": layers.part(product_flops, read=rows * p.d_ff, written=at_experts, kernel_bytes=proj_bytes),
-            "moe_combine": layers.part(0, read=at_experts + tokens * (p.d_model + p.top_k), written=tokens * p.d_model),
+            "moe_router": replace(layers, weight_type="full").linear(self.d_model, self.n_expert),
+            "moe_dispatch": layers.part(0, read=tokens * self.d_model, written=at_experts),
+            "moe_fc": layers.part(
+                2 * product_flops, read=at_experts, written=2 * rows * self.d_ff, kernel_bytes=fc_bytes
+            ),
+            "moe_swiglu": layers.part(0, read=2 * rows * self.d_ff, written=rows * self.d_ff),
+            "moe_proj": layers.part(product_flops, read=rows * self.d_ff, written=at_experts, kernel_bytes=proj_bytes),
+            "moe_combine": layers.part(
+                0, read=at_experts + tokens * (self.d_model + self.top_k), written=tokens * self.d_model
+            ),
         }
 
-    def mlp_unread(self, params: MoeParams, precision: str, tokens: int) -> int:
+    def mlp_unread(self, precision: str, tokens: int) -> int:
         """Return the bytes of the experts that are more than the tokens can choose."""
-        p = params
-        unused = p.n_expert - min(tokens * p.top_k, p.n_expert)
-        shapes = (unused, p.d_model, 2 * p.d_ff), (unused, p.d_ff, p.d_model)
-        return sum(kernel_bytes(shape, p.weight_type, precision) for shape in shapes)
+        unused = self.n_expert - min(tokens * self.top_k, self.n_expert)
+        shapes = (unused, self.d_model, 2 * self.d_ff), (unused, self.d_ff, self.d_model)
+        return sum(kernel_bytes(shape, self.weight_type, precision) for shape in shapes)
 
-    def mlp_reference(self, x_BTC: np.ndarray, weights: Weights, params: MoeParams) -> tuple[np.ndarray, Pullback]:
+    def mlp_reference(self, x_BTC: np.ndarray, weights: Weights) -> tuple[np.ndarray, Pullback]:
         """Apply the experts of each token."""
-        return mixture(x_BTC, weights, params)
+        return mixture(x_BTC, weights, self)
 
-    def weights(self, params: MoeParams, precision: str, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    def weights(self, precision: str, rng: np.random.Generator) -> dict[str, np.ndarray]:
         """Draw weights as for GPT-2, random gains too, with which each token prefers some experts.
 
         Routers that are random alone leave near ties between experts, which rounding to 16 bits decides otherwise than
@@ -191,37 +184,37 @@ class Moe(Decoder):
         mark `top_k` random experts, as strongly as all its others together, and routers follow them. The scores of
         those that are chosen and of those that are not are then far apart, and the load of the experts is about equal.
         """
-        p, weights = params, super().weights(params, precision, rng)
-        preferred_VK = rng.random((p.vocab_size, p.n_expert)).argpartition(p.top_k - 1, axis=1)[:, : p.top_k]
-        marks_VE = weights["wte"][:, : p.n_expert]
+        weights = super().weights(precision, rng)
+        preferred_VK = rng.random((self.vocab_size, self.n_expert)).argpartition(self.top_k - 1, axis=1)[
+            :, : self.top_k
+        ]
+        marks_VE = weights["wte"][:, : self.n_expert]
         marks_VE[...] = 0
-        np.put_along_axis(marks_VE, preferred_VK, 0.02 * p.d_model**0.5, axis=1)
-        for layer in range(p.n_layer):
-            expert_E = rng.permutation(p.n_expert)
-            weights[f"h.{layer}.moe_router.kernel"][np.arange(p.n_expert), expert_E] += PREFERENCE
+        np.put_along_axis(marks_VE, preferred_VK, 0.02 * self.d_model**0.5, axis=1)
+        for layer in range(self.n_layer):
+            expert_E = rng.permutation(self.n_expert)
+            weights[f"h.{layer}.moe_router.kernel"][np.arange(self.n_expert), expert_E] += PREFERENCE
         return weights
 
-    def small(self, params: MoeParams) -> MoeParams:
+    def small(self) -> Self:
         """Return at most two layers of at most eight experts, with dimensions that nearly all differ."""
-        small: MoeParams = super().small(params)
-        return replace(small, n_expert=min(params.n_expert, 8), top_k=min(params.top_k, 3))
+        small = super().small()
+        return replace(small, n_expert=min(self.n_expert, 8), top_k=min(self.top_k, 3))
 
+    def slot_count(self, tokens: int) -> int:
+        """Return the slots of all experts of a block, for whole sequences."""
+        return self.n_expert * (tokens // self.seq_len) * self.capacity
 
-def slot_count(params: MoeParams, tokens: int) -> int:
-    """Return the slots of all experts of a block, for whole sequences."""
-    return params.n_expert * (tokens // params.seq_len) * params.capacity
+    def counted_rows(self, tokens: int) -> int:
+        """Return the rows of all experts of a block that count as work.
 
-
-def counted_rows(params: MoeParams, tokens: int) -> int:
-    """Return the rows of all experts of a block that count as work.
-
-    Each token counts `top_k` times, also where it is dropped; slots beyond that stay empty and do not count.
-    """
-    rows = tokens * params.top_k
-    return min(rows, slot_count(params, tokens)) if params.dispatch == "capacity" else rows
+        Each token counts `top_k` times, also where it is dropped; slots beyond that stay empty and do not count.
+        """
+        rows = tokens * self.top_k
+        return min(rows, self.slot_count(tokens)) if self.dispatch == "capacity" else rows
 
 
 @hookimpl
-def make_problem() -> Problem:
-    """Make the mixture-of-experts problem."""
-    return Moe()
+def define_problem() -> type[Problem]:
+    """Return the mixture-of-experts problem."""
+    return Moe

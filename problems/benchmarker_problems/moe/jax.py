@@ -21,7 +21,7 @@ from benchmarker_problems import decoder
 from benchmarker_problems.attention.jax import Kernel
 from benchmarker_problems.decoder.jax import SUPPORT, build, engine
 from benchmarker_problems.layers.jax import swiglu
-from benchmarker_problems.moe import Moe, MoeParams
+from benchmarker_problems.moe import Moe
 from benchmarker_problems.quantization.jax import dequantized, kernel
 
 
@@ -31,9 +31,9 @@ def describe_workload() -> Support:
     return SUPPORT
 
 
-def mixture(h_BTC: Array, x_BTC: Array, params: MoeParams, dtype: Any) -> Array:
+def mixture(h_BTC: Array, x_BTC: Array, problem: Moe, dtype: Any) -> Array:
     """Return the sum of the experts of the normalised input, weighted by the router, and the residual."""
-    p, h_NC = params, h_BTC.reshape(-1, params.d_model)
+    p, h_NC = problem, h_BTC.reshape(-1, problem.d_model)
     route_dtype = jnp.promote_types(dtype, jnp.float32)
     scores_NE = nn.Dense(p.n_expert, use_bias=False, dtype=route_dtype, name="moe_router")(h_NC)
     with jax.named_scope("moe_router"):
@@ -55,29 +55,29 @@ def mixture(h_BTC: Array, x_BTC: Array, params: MoeParams, dtype: Any) -> Array:
 class Experts(nn.Module):
     """A product of each expert's rows with its weights."""
 
-    params: MoeParams
+    problem: Moe
     outputs: int
     dtype: Any
 
     @nn.compact
     def __call__(self, rows_RI: Array, sizes_E: Array | None) -> Array:
         """Return [R, O] of the rows, sorted by expert in groups of the given sizes, or in equal ones."""
-        shape = (self.params.n_expert, rows_RI.shape[1], self.outputs)
-        if self.params.weight_type == "full":
+        shape = (self.problem.n_expert, rows_RI.shape[1], self.outputs)
+        if self.problem.weight_type == "full":
             kernel_EIO = self.param("kernel", nn.initializers.normal(0.02), shape).astype(self.dtype)
         else:
-            kernel_EIO = dequantized(*kernel(self, shape, self.params.weight_type), self.dtype)
+            kernel_EIO = dequantized(*kernel(self, shape, self.problem.weight_type), self.dtype)
         if sizes_E is not None:
             return jax.lax.ragged_dot(rows_RI, kernel_EIO, sizes_E)
         return (rows_RI.reshape(shape[0], -1, shape[1]) @ kernel_EIO).reshape(-1, self.outputs)
 
 
-def groups(chosen_NK: Array, params: MoeParams) -> tuple[Array, Array, Array]:
+def groups(chosen_NK: Array, problem: Moe) -> tuple[Array, Array, Array]:
     """Sort the choices by expert: return the choice of each row, the row of each choice, and the rows of each expert.
 
     A choice is its index in [N, K].
     """
-    sent_RE = (chosen_NK.reshape(-1, 1) == jnp.arange(params.n_expert)).astype(jnp.int32)
+    sent_RE = (chosen_NK.reshape(-1, 1) == jnp.arange(problem.n_expert)).astype(jnp.int32)
     sizes_E = sent_RE.sum(axis=0)
     first_E = jnp.cumsum(sizes_E) - sizes_E
     row_R = (sent_RE * (jnp.cumsum(sent_RE, axis=0) - 1 + first_E)).sum(axis=1)
@@ -85,13 +85,13 @@ def groups(chosen_NK: Array, params: MoeParams) -> tuple[Array, Array, Array]:
     return choice_R, row_R.reshape(chosen_NK.shape), sizes_E
 
 
-def slots(chosen_NK: Array, params: MoeParams) -> tuple[Array, Array, None]:
+def slots(chosen_NK: Array, problem: Moe) -> tuple[Array, Array, None]:
     """Give each choice a slot among those of its expert and sequence, in the order of the sequence.
 
     Return the choice in each slot and the slot of each choice. That of an empty slot, and that of a choice which is
     dropped, are one beyond the last.
     """
-    p = params
+    p = problem
     chosen_BS = chosen_NK.reshape(-1, p.seq_len * p.top_k)
     sent_BSE = (chosen_BS[..., None] == jnp.arange(p.n_expert)).astype(jnp.int32)
     place_BS = (sent_BSE * (jnp.cumsum(sent_BSE, axis=1) - 1)).sum(axis=2)
@@ -103,17 +103,17 @@ def slots(chosen_NK: Array, params: MoeParams) -> tuple[Array, Array, None]:
 
 
 @hookimpl
-def build_workload(framework: JaxFramework, problem: Moe, case: Case, params: MoeParams, data: Data) -> Workload:
+def build_workload(framework: JaxFramework, problem: Moe, case: Case, data: Data) -> Workload:
     """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights."""
-    return build(framework, problem, case, params, data, mixture)
+    return build(framework, problem, case, data, mixture)
 
 
 @hookimpl
-def build_engine(framework: JaxFramework, case: Case, params: MoeParams, data: Data) -> Engine:
+def build_engine(framework: JaxFramework, case: Case, problem: Moe, data: Data) -> Engine:
     """Build a text-generation engine."""
-    return engine(framework, case, params, data, mixture)
+    return engine(framework, case, problem, data, mixture)
 
 
-def functions(params: MoeParams, dtype: Any, kernel: Kernel) -> tuple[Callable[..., Array], Callable[..., Array]]:
+def functions(problem: Moe, dtype: Any, kernel: Kernel) -> tuple[Callable[..., Array], Callable[..., Array]]:
     """Return (weights, tokens) to logits and (weights, tokens, targets) to loss as functions; products in `dtype`."""
-    return decoder.jax.functions(params, mixture, dtype, kernel)
+    return decoder.jax.functions(problem, mixture, dtype, kernel)

@@ -2,7 +2,7 @@
 
 from benchmarker import Case, Data, Support, Workload, hookimpl
 from benchmarker_problems.decoder.reference import forward
-from benchmarker_problems.moe import Moe, MoeParams
+from benchmarker_problems.moe import Moe
 from benchmarker_problems.steps.numpy import DONE, workload
 
 
@@ -13,11 +13,11 @@ def describe_workload() -> Support:
 
 
 @hookimpl
-def build_workload(problem: Moe, case: Case, params: MoeParams, data: Data) -> Workload:
+def build_workload(problem: Moe, case: Case, data: Data) -> Workload:
     """Build a step: the logits of one batch."""
     return workload(
         case,
         data,
         "logits",
-        lambda weights, batch: forward(weights, batch["tokens"], params, problem.mlp_reference, params.impl),
+        lambda weights, batch: forward(weights, batch["tokens"], problem, problem.impl),
     )

@@ -24,24 +24,24 @@ from benchmarker_problems.layers.reference import (
 )
 
 if TYPE_CHECKING:
-    from benchmarker_problems.moe import MoeParams
+    from benchmarker_problems.moe import Moe
 
 
-def mixture(x_BTC: np.ndarray, weights: Weights, params: MoeParams) -> tuple[np.ndarray, Pullback]:
+def mixture(x_BTC: np.ndarray, weights: Weights, problem: Moe) -> tuple[np.ndarray, Pullback]:
     """Return the sum of each token's experts, weighted by the softmax of their scores; a dropped expert adds nothing.
 
     One expert after the other takes the rows that are sent to it.
     """
-    x_NC = x_BTC.reshape(-1, params.d_model)
+    x_NC = x_BTC.reshape(-1, problem.d_model)
     scores_NE, router_pullback = linear(x_NC, select(weights, "moe_router"))
-    chosen_NK = np.argsort(-scores_NE, axis=1, kind="stable")[:, : params.top_k]
+    chosen_NK = np.argsort(-scores_NE, axis=1, kind="stable")[:, : problem.top_k]
     scores_NK = np.take_along_axis(scores_NE, chosen_NK, axis=1)
     gates_NK = np.exp(scores_NK - scores_NK[:, :1])
     gates_NK /= gates_NK.sum(axis=1, keepdims=True)
-    kept_NK = within_capacity(chosen_NK, params)
+    kept_NK = within_capacity(chosen_NK, problem)
     y_NC = np.zeros_like(x_NC)
     experts = []
-    for expert in range(params.n_expert):
+    for expert in range(problem.n_expert):
         sent = np.nonzero((chosen_NK == expert) & kept_NK)
         kernels = {f"mlp_{name}.kernel": weights[f"moe_{name}.kernel"][expert] for name in ("fc", "proj")}
         y_RC, expert_pullback = recomputed(partial(mlp, weights=kernels, activation=swiglu))(x_NC[sent[0]])
@@ -69,10 +69,10 @@ def mixture(x_BTC: np.ndarray, weights: Weights, params: MoeParams) -> tuple[np.
     return y_NC.reshape(x_BTC.shape), pullback
 
 
-def within_capacity(chosen_NK: np.ndarray, params: MoeParams) -> np.ndarray:
+def within_capacity(chosen_NK: np.ndarray, problem: Moe) -> np.ndarray:
     """Return which choices [N, K] are kept: an expert takes the first of each sequence that fill its slots."""
-    if params.dispatch != "capacity":
+    if problem.dispatch != "capacity":
         return np.ones(chosen_NK.shape, bool)
-    chosen_BTKE = chosen_NK.reshape(-1, params.seq_len, params.top_k)[..., None] == np.arange(params.n_expert)
+    chosen_BTKE = chosen_NK.reshape(-1, problem.seq_len, problem.top_k)[..., None] == np.arange(problem.n_expert)
     before_BTE = chosen_BTKE.any(axis=2).cumsum(axis=1) - 1
-    return np.take_along_axis(before_BTE.reshape(len(chosen_NK), -1), chosen_NK, axis=1) < params.capacity
+    return np.take_along_axis(before_BTE.reshape(len(chosen_NK), -1), chosen_NK, axis=1) < problem.capacity

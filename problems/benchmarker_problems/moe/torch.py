@@ -15,7 +15,7 @@ from benchmarker_plugins.frameworks.torch import TorchFramework, scope
 from benchmarker_problems import decoder
 from benchmarker_problems.decoder.torch import SUPPORT, build, engine
 from benchmarker_problems.layers.torch import swiglu
-from benchmarker_problems.moe import Moe, MoeParams
+from benchmarker_problems.moe import Moe
 from benchmarker_problems.quantization import WeightType
 from benchmarker_problems.quantization.torch import Quantized
 
@@ -29,9 +29,9 @@ def describe_workload() -> Support:
 class Block(decoder.torch.Block):
     """Attention and experts."""
 
-    def __init__(self, params: MoeParams) -> None:
-        super().__init__(params)
-        p = params
+    def __init__(self, problem: Moe) -> None:
+        super().__init__(problem)
+        p = problem
         self.moe_router = nn.Linear(p.d_model, p.n_expert, bias=False)
         experts = Experts if p.weight_type == "full" else partial(QuantizedExperts, p.weight_type)
         self.moe_fc = experts(p.n_expert, p.d_model, 2 * p.d_ff)
@@ -39,7 +39,7 @@ class Block(decoder.torch.Block):
 
     def mlp(self, h_BTC: Tensor, x_BTC: Tensor) -> Tensor:
         """Return the sum of the experts of the normalised input, weighted by the router, and the residual."""
-        p, h_NC = self.params, h_BTC.flatten(0, 1)
+        p, h_NC = self.problem, h_BTC.flatten(0, 1)
         with scope("moe_router"):
             gates_NK, chosen_NK = self.route(h_NC)
         with scope("moe_dispatch"):
@@ -64,7 +64,7 @@ class Block(decoder.torch.Block):
         with torch.autocast(h_NC.device.type, enabled=False):
             route_dtype = torch.promote_types(h_NC.dtype, torch.float32)
             scores_NE = F.linear(h_NC.to(route_dtype), self.moe_router.weight.to(route_dtype))
-            scores_NK, chosen_NK = torch.topk(scores_NE, self.params.top_k)
+            scores_NK, chosen_NK = torch.topk(scores_NE, self.problem.top_k)
             return torch.softmax(scores_NK, dim=-1), chosen_NK
 
 
@@ -113,25 +113,25 @@ def grouped_product(rows_RI: Tensor, weight_EIO: Tensor, ends_E: Tensor) -> Tens
     return torch.cat([rows @ weight_IO for rows, weight_IO in zip(groups, weight_EIO, strict=True)])
 
 
-def groups(chosen_NK: Tensor, params: MoeParams) -> tuple[Tensor, Tensor, Tensor]:
+def groups(chosen_NK: Tensor, problem: Moe) -> tuple[Tensor, Tensor, Tensor]:
     """Sort the choices by expert: return the choice of each row, the row of each choice, and where each expert ends.
 
     A choice is its index in [N, K].
     """
     sorted_R, choice_R = torch.sort(chosen_NK.flatten(), stable=True)
     row_NK = torch.empty_like(choice_R).scatter_(0, choice_R, torch.arange(len(choice_R), device=choice_R.device))
-    experts_E = torch.arange(params.n_expert, device=choice_R.device)
+    experts_E = torch.arange(problem.n_expert, device=choice_R.device)
     ends_E = torch.searchsorted(sorted_R, experts_E, right=True, out_int32=True)
     return choice_R, row_NK.view_as(chosen_NK), ends_E
 
 
-def slots(chosen_NK: Tensor, params: MoeParams) -> tuple[Tensor, Tensor, None]:
+def slots(chosen_NK: Tensor, problem: Moe) -> tuple[Tensor, Tensor, None]:
     """Give each choice a slot among those of its expert and sequence, in the order of the sequence.
 
     Return the choice in each slot and the slot of each choice. That of an empty slot, and that of a choice which is
     dropped, are one beyond the last.
     """
-    p, device = params, chosen_NK.device
+    p, device = problem, chosen_NK.device
     chosen_BS = chosen_NK.view(-1, p.seq_len * p.top_k)
     sent_BSE = F.one_hot(chosen_BS, p.n_expert)
     place_BS = (sent_BSE.cumsum(dim=1) - 1).gather(2, chosen_BS.unsqueeze(-1)).squeeze(-1)
@@ -144,12 +144,12 @@ def slots(chosen_NK: Tensor, params: MoeParams) -> tuple[Tensor, Tensor, None]:
 
 
 @hookimpl
-def build_workload(framework: TorchFramework, problem: Moe, case: Case, params: MoeParams, data: Data) -> Workload:
+def build_workload(framework: TorchFramework, problem: Moe, case: Case, data: Data) -> Workload:
     """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights."""
-    return build(framework, problem, case, params, data, Block)
+    return build(framework, problem, case, data, Block)
 
 
 @hookimpl
-def build_engine(framework: TorchFramework, case: Case, params: MoeParams, data: Data) -> Engine:
+def build_engine(framework: TorchFramework, case: Case, problem: Moe, data: Data) -> Engine:
     """Build a text-generation engine."""
-    return engine(framework, case, params, data, Block)
+    return engine(framework, case, problem, data, Block)

@@ -33,24 +33,24 @@ GROUP = 32
 """Inputs that share a scale in int4."""
 
 
-def require_quantizable(params: Any, *widths: str) -> None:
+def require_quantizable(problem: Any, *widths: str) -> None:
     """Raise `ValueError` if weights are quantised without a phase, or the inputs of a product are not whole groups."""
-    if params.weight_type == "full":
+    if problem.weight_type == "full":
         return
-    if params.phase == "none":
-        raise ValueError(f"weight_type={params.weight_type} needs a phase")
+    if problem.phase == "none":
+        raise ValueError(f"weight_type={problem.weight_type} needs a phase")
     for name in widths:
-        if getattr(params, name) % GROUP:
+        if getattr(problem, name) % GROUP:
             raise ValueError(
-                f"weight_type={params.weight_type} needs products of a multiple of {GROUP} inputs, "
-                f"not {name}={getattr(params, name)}"
+                f"weight_type={problem.weight_type} needs products of a multiple of {GROUP} inputs, "
+                f"not {name}={getattr(problem, name)}"
             )
 
 
-def types(params: Any, precision: str) -> Precision:
+def types(problem: Any, precision: str) -> Precision:
     """Return the types that a precision stands for, with that of the weights of linear layers."""
     given = PRECISIONS[precision]
-    return given if params.weight_type == "full" else replace(given, parameter=params.weight_type)
+    return given if problem.weight_type == "full" else replace(given, parameter=problem.weight_type)
 
 
 def is_quantized(name: str) -> bool:

@@ -17,11 +17,11 @@ from benchmarker_problems.layers.jax import DenseByOutput
 from benchmarker_problems.quantization import WeightType, is_quantized, scale_shape
 
 
-def dense(params: Any) -> Callable[..., nn.Module]:
+def dense(problem: Any) -> Callable[..., nn.Module]:
     """Return the module of a decoder's linear layers: Flax's own; in a phase, with kernels by output or quantised."""
-    if params.phase == "none":
+    if problem.phase == "none":
         return nn.Dense
-    return DenseByOutput if params.weight_type == "full" else partial(QuantizedDense, weight_type=params.weight_type)
+    return DenseByOutput if problem.weight_type == "full" else partial(QuantizedDense, weight_type=problem.weight_type)
 
 
 def by_output(name: str, weight: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ Shapes: B batch, X positions of an image (two axes, height and width), C channel
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import ceil
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import numpy as np
 from msgspec import Meta
@@ -100,9 +100,42 @@ class Block:
     shortcut: Conv | None
 
 
+def block(name: str, stride: int, inputs: int, inner: int, outputs: int, size: int) -> Block:
+    """Return a bottleneck, or if it would not widen the outputs, a block of two 3×3 convolutions."""
+    small = ceil(size / stride)
+    if inner == outputs:
+        plan = [(3, stride, inputs, inner, size), (3, 1, inner, outputs, small)]
+    else:
+        plan = [(1, 1, inputs, inner, size), (3, stride, inner, inner, size), (1, 1, inner, outputs, small)]
+    convs = tuple(Conv(f"{name}.", f"conv{number}", f"norm{number}", *shape) for number, shape in enumerate(plan, 1))
+    shortcut = Conv(f"{name}.", "shortcut_conv", "shortcut_norm", 1, stride, inputs, outputs, size)
+    return Block(name, convs, shortcut if stride > 1 or inputs != outputs else None)
+
+
 @dataclass(frozen=True)
-class ResnetParams:
-    """Size of the model and of a batch."""
+class Resnet(Problem):
+    """ResNet: `inference` with running statistics; with backward, normalisation over the batch.
+
+    `inference` returns the logits. `training` also updates the running statistics; flax stores the biased variance and
+    PyTorch the unbiased one, which no output depends on. The loss is the mean cross-entropy. Momentum and decay are
+    those of He et al., 2015; the learning rate is a quarter of theirs, as batches are smaller.
+
+    Gradients are compared as one vector. Normalisation over a batch makes gradients of gains and biases small
+    differences of large sums: in 48 draws in fp32, single ones were up to 126 unit roundoffs off, the vector 8 to 17.
+    """
+
+    summary = "ResNet v1.5 image classifier: logits, loss and gradients, or a step of SGD with momentum"
+    accelerator = {"batch_size": 128}
+    optimizer_numbers = 1
+    published = tuple(
+        Published({"size": size, "batch_size": 1}, "torchvision's documentation", parameters, 2 * multiply_adds)
+        for size, (parameters, multiply_adds) in PUBLISHED.items()
+    )
+    cost_formula = (
+        "flops = 2·B·(sum over convolutions of kernel²·inputs·outputs·out_size², and features·classes);\n"
+        "        with backward three times that, without the gradient of the images\n"
+        "bytes = weights, images and logits once; 2·weights with backward; 5·weights with the momentum"
+    )
 
     size: Annotated[Size, Meta(description="layers; from 50 on, blocks are bottlenecks")] = "50"
     stages: Annotated[int, Meta(ge=1, le=4, description="stages, each of half the size and twice the width")] = 4
@@ -161,153 +194,133 @@ class ResnetParams:
         """The last convolution, whose outputs are averaged."""
         return self.ends[-1]
 
-
-def block(name: str, stride: int, inputs: int, inner: int, outputs: int, size: int) -> Block:
-    """Return a bottleneck, or if it would not widen the outputs, a block of two 3×3 convolutions."""
-    small = ceil(size / stride)
-    if inner == outputs:
-        plan = [(3, stride, inputs, inner, size), (3, 1, inner, outputs, small)]
-    else:
-        plan = [(1, 1, inputs, inner, size), (3, stride, inner, inner, size), (1, 1, inner, outputs, small)]
-    convs = tuple(Conv(f"{name}.", f"conv{number}", f"norm{number}", *shape) for number, shape in enumerate(plan, 1))
-    shortcut = Conv(f"{name}.", "shortcut_conv", "shortcut_norm", 1, stride, inputs, outputs, size)
-    return Block(name, convs, shortcut if stride > 1 or inputs != outputs else None)
-
-
-class Resnet(Problem):
-    """ResNet: `inference` with running statistics; with backward, normalisation over the batch.
-
-    `inference` returns the logits. `training` also updates the running statistics; flax stores the biased variance and
-    PyTorch the unbiased one, which no output depends on. The loss is the mean cross-entropy. Momentum and decay are
-    those of He et al., 2015; the learning rate is a quarter of theirs, as batches are smaller.
-
-    Gradients are compared as one vector. Normalisation over a batch makes gradients of gains and biases small
-    differences of large sums: in 48 draws in fp32, single ones were up to 126 unit roundoffs off, the vector 8 to 17.
-    """
-
-    summary = "ResNet v1.5 image classifier: logits, loss and gradients, or a step of SGD with momentum"
-    params = ResnetParams
-    accelerator = {"batch_size": 128}
-    optimizer_numbers = 1
-    published = tuple(
-        Published({"size": size, "batch_size": 1}, "torchvision's documentation", parameters, 2 * multiply_adds)
-        for size, (parameters, multiply_adds) in PUBLISHED.items()
-    )
-    cost_formula = (
-        "flops = 2·B·(sum over convolutions of kernel²·inputs·outputs·out_size², and features·classes);\n"
-        "        with backward three times that, without the gradient of the images\n"
-        "bytes = weights, images and logits once; 2·weights with backward; 5·weights with the momentum"
-    )
-
-    def title(self, params: ResnetParams, mode: Mode) -> str:
+    def title(self, mode: Mode) -> str:
         """Return the size, the mode, and what is not the default: `ResNet-50 training, B=4 224×224`."""
-        p = params
         rare = {
-            f" stages={p.stages}": p.stages != ResnetParams.stages,
-            f" blocks={p.stage_blocks}": p.stage_blocks != ResnetParams.stage_blocks,
-            f" width={p.width}": p.width != WIDTH,
-            f" V={p.classes}": p.classes != CLASSES,
+            f" stages={self.stages}": self.stages != Resnet.stages,
+            f" blocks={self.stage_blocks}": self.stage_blocks != Resnet.stage_blocks,
+            f" width={self.width}": self.width != WIDTH,
+            f" V={self.classes}": self.classes != CLASSES,
         }
-        what = f"ResNet-{p.size}{''.join(text for text, shown in rare.items() if shown)}"
-        layout = f" {p.layout}" * (p.layout != ResnetParams.layout)
-        size = f"{p.image_size}×{p.image_size}"
-        return f"{what} {mode.replace('forward_backward', 'fwd+bwd')}, B={p.batch_size} {size}{layout}"
+        what = f"ResNet-{self.size}{''.join(text for text, shown in rare.items() if shown)}"
+        layout = f" {self.layout}" * (self.layout != Resnet.layout)
+        size = f"{self.image_size}×{self.image_size}"
+        return f"{what} {mode.replace('forward_backward', 'fwd+bwd')}, B={self.batch_size} {size}{layout}"
 
-    def scopes(self, params: ResnetParams, mode: Mode) -> Mapping[str, int]:
+    def scopes(self, mode: Mode) -> Mapping[str, int]:
         """Return the convolutions and normalisations, and the other parts; ReLU and sums belong to the latter."""
         counts = {"stem_conv": 1, "stem_norm": 1, "stem_pool": 1}
-        for conv in params.convs[1:]:
+        for conv in self.convs[1:]:
             for name in (conv.scope, conv.norm):
                 counts[name] = counts.get(name, 0) + 1
         loss = () if mode == "inference" else ("loss",)
         optimizer = ("optimizer",) if mode == "training" else ()
         return {**counts, **dict.fromkeys(("pool", "fc", *loss, *optimizer), 1)}
 
-    def cost(self, params: ResnetParams, mode: Mode, precision: str) -> Cost:
+    def cost(self, mode: Mode, precision: str) -> Cost:
         """Count the products; the backward pass has two for each, but needs no gradient of the images."""
-        p, types = params, PRECISIONS[precision]
-        flops = sum(work.flops for work in self.parts(p, mode, precision).values())
-        weights = size_of(weight_shapes(p)) * types.parameter_bytes
-        images = p.batch_size * p.image_size**2 * COLOURS * types.parameter_bytes
-        labels, logits = 4 * p.batch_size, p.batch_size * p.classes * types.compute_bytes
+        types = PRECISIONS[precision]
+        flops = sum(work.flops for work in self.parts(mode, precision).values())
+        weights = size_of(self.weight_shapes()) * types.parameter_bytes
+        images = self.batch_size * self.image_size**2 * COLOURS * types.parameter_bytes
+        labels, logits = 4 * self.batch_size, self.batch_size * self.classes * types.compute_bytes
         moved = {
             "inference": weights + images + logits,
             "forward_backward": 2 * weights + images + labels,
             "training": Sgd.WEIGHTS_MOVED * weights + images + labels,
         }
-        return Cost(flops, moved[mode], samples=p.batch_size)
+        return Cost(flops, moved[mode], samples=self.batch_size)
 
-    def parts(self, params: ResnetParams, mode: Mode, precision: str) -> Mapping[str, Work]:
+    def parts(self, mode: Mode, precision: str) -> Mapping[str, Work]:
         """Return the work of every scope; those of the blocks count for all blocks."""
-        p, backward = params, mode != "inference"
+        backward = mode != "inference"
         found: dict[str, Work] = {}
 
         def add(name: str, work: Work) -> None:
             found[name] = found.get(name, Work(0, 0)) + work
 
-        for conv in p.convs:
-            positions = Layers(p.batch_size * conv.out_size**2, precision, backward)
-            read = p.batch_size * conv.in_size**2 * conv.inputs
+        for conv in self.convs:
+            positions = Layers(self.batch_size * conv.out_size**2, precision, backward)
+            read = self.batch_size * conv.in_size**2 * conv.inputs
             flops = 2 * positions.rows * conv.weights
             work = positions.part(flops, read=read, written=positions.rows * conv.outputs, weights=conv.weights)
-            if conv == p.stem and backward:
+            if conv == self.stem and backward:
                 # Its backward pass has one product, and writes no gradient of the images.
                 work = replace(work, flops=2 * flops, bytes=work.bytes - read * positions.item_bytes)
             add(conv.scope, work)
-            summed = 1 + (conv in p.ends)
+            summed = 1 + (conv in self.ends)
             add(conv.norm, positions.pointwise(summed * conv.outputs, conv.outputs, weights=2 * conv.outputs))
-        images = Layers(p.batch_size, precision, backward)
-        add("stem_pool", images.pointwise(p.stem.out_size**2 * p.width, p.pooled_size**2 * p.width))
-        features = p.last.outputs
-        add("pool", images.pointwise(p.last.out_size**2 * features, features))
-        add("fc", images.linear(features, p.classes))
+        images = Layers(self.batch_size, precision, backward)
+        add("stem_pool", images.pointwise(self.stem.out_size**2 * self.width, self.pooled_size**2 * self.width))
+        features = self.last.outputs
+        add("pool", images.pointwise(self.last.out_size**2 * features, features))
+        add("fc", images.linear(features, self.classes))
         if backward:
-            add("loss", images.pointwise(p.classes, 0))
+            add("loss", images.pointwise(self.classes, 0))
         if mode == "training":
-            add("optimizer", update(Sgd.WEIGHTS_MOVED * self.parameter_count(p) * images.weight_bytes))
+            add("optimizer", update(Sgd.WEIGHTS_MOVED * self.parameter_count() * images.weight_bytes))
         return found
 
-    def parameter_count(self, params: ResnetParams) -> int:
+    def parameter_count(self) -> int:
         """Return the number of weights; running statistics are not among them."""
-        return size_of({name: shape for name, shape in weight_shapes(params).items() if not is_statistic(name)})
+        return size_of({name: shape for name, shape in self.weight_shapes().items() if not is_statistic(name)})
 
-    def data(self, params: ResnetParams, precision: str, rng: np.random.Generator, batches: int) -> Data:
+    def data(self, precision: str, rng: np.random.Generator, batches: int) -> Data:
         """Draw weights, and images in which each class has its own pattern of squares under noise.
 
         Gains at the ends of branches are around 1/4: small ones keep deep networks stable (Goyal et al., 2017, use 0).
         """
-        p = params
         dtype = np.float64 if precision == "fp64" else np.float32
-        weights = {name: _draw(name, shape, rng).astype(dtype) for name, shape in weight_shapes(p).items()}
-        for conv in p.ends:
+        weights = {name: _draw(name, shape, rng).astype(dtype) for name, shape in self.weight_shapes().items()}
+        for conv in self.ends:
             weights[f"{conv.norm_name}.scale"] = np.divide(weights[f"{conv.norm_name}.scale"], 4, dtype=dtype)
-        pattern_VXC = rng.standard_normal((p.classes, PATTERN_SIZE, PATTERN_SIZE, COLOURS), dtype=np.float32)
-        return Data(weights, tuple(_batch(p, pattern_VXC, dtype, rng) for _ in range(batches)))
+        pattern_VXC = rng.standard_normal((self.classes, PATTERN_SIZE, PATTERN_SIZE, COLOURS), dtype=np.float32)
+        return Data(weights, tuple(self._batch(pattern_VXC, dtype, rng) for _ in range(batches)))
 
-    def small(self, params: ResnetParams) -> ResnetParams:
+    def small(self) -> Self:
         """Return at most two stages of two blocks; with and without a shortcut, both strides, few channels."""
-        p = params
-        return replace(p, stages=min(p.stages, 2), stage_blocks=2, width=8, image_size=32, classes=10, batch_size=8)
+        return replace(
+            self, stages=min(self.stages, 2), stage_blocks=2, width=8, image_size=32, classes=10, batch_size=8
+        )
 
-    def reference(self, params: ResnetParams, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
+    def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
         """Yield the logits; or the loss and the gradients as one vector; or the loss before each step."""
         outputs = steps(
             data,
             mode,
             "logits",
             lambda weights, batch: forward(
-                weights, batch["images"].astype(np.float64), params, train=mode != "inference"
+                weights, batch["images"].astype(np.float64), self, train=mode != "inference"
             ),
             lambda logits_BV, batch: cross_entropy(logits_BV, batch["labels"]),
             SETTINGS,
         )
         return map(as_one_gradient, outputs)
 
+    def weight_shapes(self) -> Shapes:
+        """Return the shape of every weight and running statistic by name; a `kernel` is [*size, inputs, outputs]."""
+        shapes: Shapes = {}
+        for conv in self.convs:
+            shapes[f"{conv.name}.kernel"] = (conv.kernel_size, conv.kernel_size, conv.inputs, conv.outputs)
+            shapes |= norm_shapes(conv.norm_name, conv.outputs)
+            shapes |= {f"{conv.norm_name}.{statistic}": (conv.outputs,) for statistic in ("mean", "var")}
+        return shapes | linear_shapes("fc", self.last.outputs, self.classes)
+
+    def _batch(
+        self, pattern_VXC: np.ndarray, dtype: type[np.floating], rng: np.random.Generator
+    ) -> Mapping[str, np.ndarray]:
+        size = self.image_size
+        labels_B = rng.integers(self.classes, size=self.batch_size, dtype=np.int32)
+        square = np.arange(size) * PATTERN_SIZE // size
+        images_BXC = NOISE * rng.standard_normal((self.batch_size, size, size, COLOURS), dtype=np.float32)
+        images_BXC += pattern_VXC[labels_B[:, None, None], square[:, None], square]
+        return {"images": images_BXC.astype(dtype), "labels": labels_B}
+
 
 @hookimpl
-def make_problem() -> Problem:
-    """Make the ResNet problem."""
-    return Resnet()
+def define_problem() -> type[Problem]:
+    """Return the ResNet problem."""
+    return Resnet
 
 
 def as_one_gradient(outputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -317,16 +330,6 @@ def as_one_gradient(outputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return others | ({"gradients": np.concatenate(gradients)} if gradients else {})
 
 
-def weight_shapes(params: ResnetParams) -> Shapes:
-    """Return the shape of every weight and running statistic by name; a `kernel` is [*size, inputs, outputs]."""
-    shapes: Shapes = {}
-    for conv in params.convs:
-        shapes[f"{conv.name}.kernel"] = (conv.kernel_size, conv.kernel_size, conv.inputs, conv.outputs)
-        shapes |= norm_shapes(conv.norm_name, conv.outputs)
-        shapes |= {f"{conv.norm_name}.{statistic}": (conv.outputs,) for statistic in ("mean", "var")}
-    return shapes | linear_shapes("fc", params.last.outputs, params.classes)
-
-
 def _draw(name: str, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
     """Draw a weight or statistic: kernels of convolutions with He et al.'s variance, 2/fan-out, none constant."""
     value = rng.standard_normal(shape, dtype=np.float32)
@@ -334,14 +337,3 @@ def _draw(name: str, shape: tuple[int, ...], rng: np.random.Generator) -> np.nda
         variance = 2 / (np.prod(shape[:2]) * shape[3]) if len(shape) == 4 else 1 / shape[0]
         return value * np.float32(variance**0.5)
     return np.float32(0.05) * value + np.float32(name.endswith((".scale", ".var")))
-
-
-def _batch(
-    params: ResnetParams, pattern_VXC: np.ndarray, dtype: type[np.floating], rng: np.random.Generator
-) -> Mapping[str, np.ndarray]:
-    size = params.image_size
-    labels_B = rng.integers(params.classes, size=params.batch_size, dtype=np.int32)
-    square = np.arange(size) * PATTERN_SIZE // size
-    images_BXC = NOISE * rng.standard_normal((params.batch_size, size, size, COLOURS), dtype=np.float32)
-    images_BXC += pattern_VXC[labels_B[:, None, None], square[:, None], square]
-    return {"images": images_BXC.astype(dtype), "labels": labels_B}

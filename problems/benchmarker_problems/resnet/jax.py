@@ -16,7 +16,7 @@ from jax import Array
 from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
 from benchmarker_problems.layers.jax import cross_entropy
-from benchmarker_problems.resnet import PRECISIONS_DONE, SETTINGS, Block, Conv, ResnetParams, as_one_gradient
+from benchmarker_problems.resnet import PRECISIONS_DONE, SETTINGS, Block, Conv, Resnet, as_one_gradient
 from benchmarker_problems.resnet.reference import MOMENTUM, NORM_EPS
 from benchmarker_problems.steps.jax import Weights, apart, workload
 
@@ -71,14 +71,14 @@ class Residual(nn.Module):
 class ResnetModel(nn.Module):
     """The whole model."""
 
-    params: ResnetParams
+    problem: Resnet
     dtype: Any
     train: bool
 
     @nn.compact
     def __call__(self, images_BXC: Array) -> Array:
         """Return the logits of every image, [B, V]."""
-        p = self.params
+        p = self.problem
         x_BXC = conv_norm(images_BXC, p.stem, self.dtype, self.train)
         with jax.named_scope(p.stem.norm):
             x_BXC = nn.relu(x_BXC)
@@ -92,9 +92,9 @@ class ResnetModel(nn.Module):
 
 
 @hookimpl
-def build_workload(framework: JaxFramework, case: Case, params: ResnetParams, data: Data) -> Workload:
+def build_workload(framework: JaxFramework, case: Case, problem: Resnet, data: Data) -> Workload:
     """Build a step: the logits; the loss and its gradients; or the loss and an update of weights and statistics."""
-    logits_of, loss_of = functions(params, DTYPES[PRECISIONS[case.precision].compute])
+    logits_of, loss_of = functions(problem, DTYPES[PRECISIONS[case.precision].compute])
     made = workload(
         framework,
         case,
@@ -102,21 +102,21 @@ def build_workload(framework: JaxFramework, case: Case, params: ResnetParams, da
         "logits",
         logits_of,
         loss_of,
-        terms=params.batch_size,
+        terms=problem.batch_size,
         inputs=("images",),
         settings=SETTINGS,
     )
     return replace(made, outputs=lambda result: as_one_gradient(made.outputs(result)))
 
 
-def functions(params: ResnetParams, dtype: Any) -> tuple[Callable[..., Array], Callable[..., tuple[Array, Weights]]]:
+def functions(problem: Resnet, dtype: Any) -> tuple[Callable[..., Array], Callable[..., tuple[Array, Weights]]]:
     """Return (weights, images) to logits, and (weights, images, labels) to the loss and the updated statistics."""
 
     def logits_of(weights: Weights, images: Array) -> Array:
-        return cast("Array", ResnetModel(params, dtype, train=False).apply(collections(weights), images))
+        return cast("Array", ResnetModel(problem, dtype, train=False).apply(collections(weights), images))
 
     def loss_of(weights: Weights, images: Array, labels: Array) -> tuple[Array, Weights]:
-        model = ResnetModel(params, dtype, train=True)
+        model = ResnetModel(problem, dtype, train=True)
         logits_BV, updated = model.apply(collections(weights), images, mutable="batch_stats")
         statistics = {
             ".".join(path): value.astype(weights[".".join(path)].dtype)

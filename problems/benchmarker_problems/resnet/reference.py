@@ -14,7 +14,7 @@ from benchmarker_problems.conv.reference import convolve, patches
 from benchmarker_problems.layers.reference import Gradients, Plain, Pullback, Weights, linear, prefixed, select
 
 if TYPE_CHECKING:
-    from benchmarker_problems.resnet import Block, Conv, ResnetParams
+    from benchmarker_problems.resnet import Block, Conv, Resnet
 
 NORM_EPS = 1e-5
 MOMENTUM = 0.9
@@ -22,17 +22,17 @@ MOMENTUM = 0.9
 
 
 def forward(
-    weights: Weights, images_BXC: np.ndarray, params: ResnetParams, *, train: bool
+    weights: Weights, images_BXC: np.ndarray, problem: Resnet, *, train: bool
 ) -> tuple[np.ndarray, Callable[[np.ndarray], Gradients]]:
     """Return the logits, and the function from their gradient to that of each weight.
 
     It normalises over the batch if `train`, otherwise with the running statistics, which it does not change.
     """
-    x_BXC, stem_pullback = conv_norm(images_BXC, weights, params.stem, train)
+    x_BXC, stem_pullback = conv_norm(images_BXC, weights, problem.stem, train)
     x_BXC, relu_pullback = relu(x_BXC)
     x_BXC, pool_pullback = max_pool(x_BXC)
     pullbacks = []
-    for each in params.residual:
+    for each in problem.residual:
         x_BXC, pullback = block(x_BXC, weights, each, train)
         pullbacks.append(pullback)
     logits_BV, fc_pullback = linear(x_BXC.mean(axis=(1, 2)), select(weights, "fc"))

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
 from benchmarker_problems.layers.torch import cross_entropy
-from benchmarker_problems.resnet import PRECISIONS_DONE, SETTINGS, Block, Conv, ResnetParams, as_one_gradient
+from benchmarker_problems.resnet import PRECISIONS_DONE, SETTINGS, Block, Conv, Resnet, as_one_gradient
 from benchmarker_problems.resnet.reference import MOMENTUM, NORM_EPS
 from benchmarker_problems.steps.torch import load, workload
 
@@ -75,15 +75,15 @@ class Residual(nn.Module):
 class ResnetModel(nn.Module):
     """The whole model."""
 
-    def __init__(self, params: ResnetParams) -> None:
+    def __init__(self, problem: Resnet) -> None:
         super().__init__()
-        self.stem = params.stem
-        add_modules(self, params.stem)
-        stages = groupby(params.residual, lambda layers: layers.name.partition(".")[0])
+        self.stem = problem.stem
+        add_modules(self, problem.stem)
+        stages = groupby(problem.residual, lambda layers: layers.name.partition(".")[0])
         self.stages = {stage: nn.Sequential(*map(Residual, blocks)) for stage, blocks in stages}
         for stage, blocks in self.stages.items():
             self.add_module(stage, blocks)
-        self.fc = nn.Linear(params.last.outputs, params.classes)
+        self.fc = nn.Linear(problem.last.outputs, problem.classes)
 
     def forward(self, images_BCX: Tensor) -> Tensor:
         """Return the logits of every image, [B, V]."""
@@ -100,9 +100,9 @@ class ResnetModel(nn.Module):
 
 
 @hookimpl
-def build_workload(framework: TorchFramework, case: Case, params: ResnetParams, data: Data) -> Workload:
+def build_workload(framework: TorchFramework, case: Case, problem: Resnet, data: Data) -> Workload:
     """Build a step: the logits; the loss and its gradients; or the loss and an update of weights and statistics."""
-    p, is_last = params, params.layout == "channels_last"
+    p, is_last = problem, problem.layout == "channels_last"
     model = load(framework, lambda: ResnetModel(p), data, DTYPES[PRECISIONS[case.precision].parameter])
     if is_last:
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

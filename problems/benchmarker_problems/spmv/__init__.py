@@ -8,7 +8,7 @@ performance computing systems", 2015). Shapes: N = X·Y·Z rows, E entries other
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, Self
 
 import numpy as np
 from msgspec import Meta
@@ -25,66 +25,59 @@ FORMAT_HELP = "csr: compressed sparse row; ell: 27 entries for every row; auto: 
 
 
 @dataclass(frozen=True)
-class SpmvParams:
-    """Size of the grid, and the format of the matrix."""
-
-    nx: Annotated[int, Meta(ge=1, description="points of the grid along the first axis")] = 104
-    ny: Annotated[int, Meta(ge=1, description="points along the second axis")] = 104
-    nz: Annotated[int, Meta(ge=1, description="points along the last axis")] = 104
-    format: Annotated[Format, Meta(description=FORMAT_HELP)] = "auto"
-
-
 class Spmv(Problem):
     """A product of the matrix with one vector; implementations do not exploit that its values repeat."""
 
     summary = "sparse matrix-vector product with HPCG's 27-point operator on a 3-D grid"
-    params = SpmvParams
     accelerator = {"nx": 192, "ny": 192, "nz": 192}
     cost_formula = (
         "flops = 2·E for E = (3·nx-2)·(3·ny-2)·(3·nz-2) entries, as HPCG counts them\n"
         "bytes = E values, E indices of 4 bytes, x and y once, as HPCG counts them; in any format"
     )
 
-    def title(self, params: SpmvParams, mode: Mode) -> str:
-        """Return the size of the grid: `SpMV 27-point 104×104×104`."""
-        return f"SpMV 27-point {params.nx}×{params.ny}×{params.nz}"
+    nx: Annotated[int, Meta(ge=1, description="points of the grid along the first axis")] = 104
+    ny: Annotated[int, Meta(ge=1, description="points along the second axis")] = 104
+    nz: Annotated[int, Meta(ge=1, description="points along the last axis")] = 104
+    format: Annotated[Format, Meta(description=FORMAT_HELP)] = "auto"
 
-    def scopes(self, params: SpmvParams, mode: Mode) -> Mapping[str, int]:
+    def title(self, mode: Mode) -> str:
+        """Return the size of the grid: `SpMV 27-point 104×104×104`."""
+        return f"SpMV 27-point {self.nx}×{self.ny}×{self.nz}"
+
+    def scopes(self, mode: Mode) -> Mapping[str, int]:
         """Return the product, the only part."""
         return {"spmv": 1}
 
-    def cost(self, params: SpmvParams, mode: Mode, precision: str) -> Cost:
+    def cost(self, mode: Mode, precision: str) -> Cost:
         """Count one product, which is one sample."""
-        work = product_work(params.nx, params.ny, params.nz, PRECISIONS[precision].parameter_bytes)
+        work = product_work(self.nx, self.ny, self.nz, PRECISIONS[precision].parameter_bytes)
         return Cost(work.flops, work.bytes, 1)
 
-    def parts(self, params: SpmvParams, mode: Mode, precision: str) -> Mapping[str, Work]:
+    def parts(self, mode: Mode, precision: str) -> Mapping[str, Work]:
         """Return the product, the only part."""
-        return {"spmv": product_work(params.nx, params.ny, params.nz, PRECISIONS[precision].parameter_bytes)}
+        return {"spmv": product_work(self.nx, self.ny, self.nz, PRECISIONS[precision].parameter_bytes)}
 
-    def data(self, params: SpmvParams, precision: str, rng: np.random.Generator, batches: int) -> Data:
+    def data(self, precision: str, rng: np.random.Generator, batches: int) -> Data:
         """Return the matrix as `values`, `columns` and `row_starts` of CSR, and draw x from a normal distribution."""
-        p = params
         dtype = np.float64 if precision == "fp64" else np.float32
-        rows = p.nx * p.ny * p.nz
-        matrix = csr_matrix(p.nx, p.ny, p.nz, dtype)
+        rows = self.nx * self.ny * self.nz
+        matrix = csr_matrix(self.nx, self.ny, self.nz, dtype)
         return Data(matrix._asdict(), tuple({"x": rng.standard_normal(rows, dtype=dtype)} for _ in range(batches)))
 
-    def small(self, params: SpmvParams) -> SpmvParams:
+    def small(self) -> Self:
         """Return the operator on at most 8 × 7 × 6 points, different limits so that they differ."""
-        p = params
-        return replace(p, nx=min(p.nx, 8), ny=min(p.ny, 7), nz=min(p.nz, 6))
+        return replace(self, nx=min(self.nx, 8), ny=min(self.ny, 7), nz=min(self.nz, 6))
 
-    def reference(self, params: SpmvParams, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
+    def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
         """Yield the product, computed on the grid without a matrix."""
         for batch in data.batches:
-            yield {"y": apply_operator(batch["x"].astype(np.float64), params.nx, params.ny, params.nz)}
+            yield {"y": apply_operator(batch["x"].astype(np.float64), self.nx, self.ny, self.nz)}
 
 
 @hookimpl
-def make_problem() -> Problem:
-    """Make the SpMV problem."""
-    return Spmv()
+def define_problem() -> type[Problem]:
+    """Return the SpMV problem."""
+    return Spmv
 
 
 def entries(nx: int, ny: int, nz: int) -> int:

@@ -11,7 +11,7 @@ from jax import Array
 
 from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
-from benchmarker_problems.spmv import Format, SpmvParams, ell_matrix
+from benchmarker_problems.spmv import Format, Spmv, ell_matrix
 
 Matrix = tuple[Array, ...]
 
@@ -59,10 +59,10 @@ def ell_product(matrix: Matrix, x_N: Array) -> Array:
 
 
 @hookimpl
-def build_workload(framework: JaxFramework, case: Case, params: SpmvParams, data: Data) -> Workload:
+def build_workload(framework: JaxFramework, case: Case, problem: Spmv, data: Data) -> Workload:
     """Build a step: one product."""
     dtype = DTYPES[PRECISIONS[case.precision].parameter]
-    matrix, multiply = put_matrix(framework, data.weights, params.format, dtype)
+    matrix, multiply = put_matrix(framework, data.weights, problem.format, dtype)
     batches = cycle([framework.put(batch["x"], dtype) for batch in data.batches])
     function = jax.jit(multiply)
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
-from benchmarker_problems.spmv import Format, SpmvParams, ell_matrix
+from benchmarker_problems.spmv import Format, Spmv, ell_matrix
 
 
 @hookimpl
@@ -51,10 +51,10 @@ def put_matrix(
 
 
 @hookimpl
-def build_workload(framework: TorchFramework, case: Case, params: SpmvParams, data: Data) -> Workload:
+def build_workload(framework: TorchFramework, case: Case, problem: Spmv, data: Data) -> Workload:
     """Build a step: one product."""
     dtype = DTYPES[PRECISIONS[case.precision].parameter]
-    function = framework.compiled(put_matrix(framework, data.weights, params.format, dtype), case.compile)
+    function = framework.compiled(put_matrix(framework, data.weights, problem.format, dtype), case.compile)
     batches = cycle([framework.put(batch["x"], dtype) for batch in data.batches])
 
     def step() -> Tensor:

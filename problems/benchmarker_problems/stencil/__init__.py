@@ -5,7 +5,7 @@ One step of the heat equation, which is also one of Jacobi's method with weights
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import numpy as np
 from msgspec import Meta
@@ -19,8 +19,15 @@ INNER = (slice(1, -1),) * 3
 
 
 @dataclass(frozen=True)
-class StencilParams:
-    """Size of the grid."""
+class Stencil(Problem):
+    """A sweep from one array to another; the boundary is given and does not change."""
+
+    summary = "7-point stencil in 3-D: v = 0.4·u + 0.1·(sum of the six neighbours of u) at inner points"
+    accelerator = {"nx": 512, "ny": 512, "nz": 512}
+    cost_formula = (
+        "flops = 8 per inner point: 6 additions and 2 multiplications\n"
+        "bytes = u read once, inner points of v written once; without write-allocate reads of the cache"
+    )
 
     nx: Annotated[int, Meta(ge=3, description="points along the first axis, with the two of the boundary")] = 256
     ny: Annotated[int, Meta(ge=3, description="points along the second axis, likewise")] = 256
@@ -31,61 +38,48 @@ class StencilParams:
         """Points along each axis."""
         return self.nx, self.ny, self.nz
 
-
-class Stencil(Problem):
-    """A sweep from one array to another; the boundary is given and does not change."""
-
-    summary = "7-point stencil in 3-D: v = 0.4·u + 0.1·(sum of the six neighbours of u) at inner points"
-    params = StencilParams
-    accelerator = {"nx": 512, "ny": 512, "nz": 512}
-    cost_formula = (
-        "flops = 8 per inner point: 6 additions and 2 multiplications\n"
-        "bytes = u read once, inner points of v written once; without write-allocate reads of the cache"
-    )
-
-    def title(self, params: StencilParams, mode: Mode) -> str:
+    def title(self, mode: Mode) -> str:
         """Return the sizes: `stencil 256×256×256`."""
-        return f"stencil {params.nx}×{params.ny}×{params.nz}"
+        return f"stencil {self.nx}×{self.ny}×{self.nz}"
 
-    def scopes(self, params: StencilParams, mode: Mode) -> Mapping[str, int]:
+    def scopes(self, mode: Mode) -> Mapping[str, int]:
         """Return the sweep, the only part."""
         return {"sweep": 1}
 
-    def cost(self, params: StencilParams, mode: Mode, precision: str) -> Cost:
+    def cost(self, mode: Mode, precision: str) -> Cost:
         """Count one sweep, which is one sample.
 
         FLOPs and bytes as in Datta et al., "Stencil computation optimization and auto-tuning on state-of-the-art
         multicore architectures" (2008), without the boundary, which is not written.
         """
-        points = params.nx * params.ny * params.nz
-        inner = (params.nx - 2) * (params.ny - 2) * (params.nz - 2)
+        points = self.nx * self.ny * self.nz
+        inner = (self.nx - 2) * (self.ny - 2) * (self.nz - 2)
         return Cost(8 * inner, (points + inner) * PRECISIONS[precision].parameter_bytes, 1)
 
-    def parts(self, params: StencilParams, mode: Mode, precision: str) -> Mapping[str, Work]:
+    def parts(self, mode: Mode, precision: str) -> Mapping[str, Work]:
         """Return the sweep, the only part."""
-        cost = self.cost(params, mode, precision)
+        cost = self.cost(mode, precision)
         return {"sweep": Work(cost.flops, cost.bytes)}
 
-    def data(self, params: StencilParams, precision: str, rng: np.random.Generator, batches: int) -> Data:
+    def data(self, precision: str, rng: np.random.Generator, batches: int) -> Data:
         """Draw inner points from a normal distribution; all batches share the boundary, which is drawn as well."""
         dtype = np.float64 if precision == "fp64" else np.float32
-        grids = [rng.standard_normal(params.shape, dtype=dtype)]
+        grids = [rng.standard_normal(self.shape, dtype=dtype)]
         for _ in range(batches - 1):
             grids.append(grids[0].copy())
             grids[-1][INNER] = rng.standard_normal(grids[0][INNER].shape, dtype=dtype)
         return Data({}, tuple({"u": u_XYZ} for u_XYZ in grids))
 
-    def small(self, params: StencilParams) -> StencilParams:
+    def small(self) -> Self:
         """Return at most 12 × 11 × 10 points, different limits so that they differ."""
-        p = params
-        return replace(p, nx=min(p.nx, 12), ny=min(p.ny, 11), nz=min(p.nz, 10))
+        return replace(self, nx=min(self.nx, 12), ny=min(self.ny, 11), nz=min(self.nz, 10))
 
-    def reference(self, params: StencilParams, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
+    def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
         """Yield the grid after the sweep, by a product with the matrix of the neighbours along each axis."""
         for batch in data.batches:
             u_XYZ = batch["u"].astype(np.float64)
             sums_XYZ = np.zeros_like(u_XYZ)
-            for axis, points in enumerate(params.shape):
+            for axis, points in enumerate(self.shape):
                 adjacent = np.eye(points, k=1) + np.eye(points, k=-1)
                 sums_XYZ += np.moveaxis(np.tensordot(adjacent, u_XYZ, (1, axis)), 0, axis)
             v_XYZ = u_XYZ.copy()
@@ -94,9 +88,9 @@ class Stencil(Problem):
 
 
 @hookimpl
-def make_problem() -> Problem:
-    """Make the stencil problem."""
-    return Stencil()
+def define_problem() -> type[Problem]:
+    """Return the stencil problem."""
+    return Stencil
 
 
 def neighbours(u_XYZ: Any) -> tuple[Any, ...]:

@@ -5,7 +5,7 @@ After McCalpin, "Memory bandwidth and machine balance in current high performanc
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import numpy as np
 from msgspec import Meta
@@ -18,65 +18,60 @@ PRECISIONS_DONE: Mapping[Mode, tuple[str, ...]] = {"inference": STORED_FLOATS}
 
 
 @dataclass(frozen=True)
-class StreamParams:
-    """Operation and array length."""
-
-    op: Annotated[Literal["copy", "triad"], Meta(description="copy: a = b; triad: a = b + 3·c")] = "triad"
-    n: Annotated[
-        int, Meta(ge=1, description="elements per array; over four times the last-level cache to measure memory")
-    ] = 2**25
-
-
 class Stream(Problem):
     """A pass over arrays of n elements; every step writes to the same array."""
 
     summary = "STREAM: copy a = b, or triad a = b + 3·c, on arrays of n elements"
-    params = StreamParams
     accelerator = {"n": 2**28}
     cost_formula = (
         "flops = 0 (copy) or 2·n (triad)\n"
         "bytes = 2·n or 3·n elements, as STREAM counts them: without write-allocate reads of the cache"
     )
 
-    def title(self, params: StreamParams, mode: Mode) -> str:
-        """Return the operation and the length: `STREAM triad n=2^25`."""
-        bits = params.n.bit_length() - 1
-        return f"STREAM {params.op} n={f'2^{bits}' if params.n == 2**bits else params.n}"
+    op: Annotated[Literal["copy", "triad"], Meta(description="copy: a = b; triad: a = b + 3·c")] = "triad"
+    n: Annotated[
+        int, Meta(ge=1, description="elements per array; over four times the last-level cache to measure memory")
+    ] = 2**25
 
-    def scopes(self, params: StreamParams, mode: Mode) -> Mapping[str, int]:
+    def title(self, mode: Mode) -> str:
+        """Return the operation and the length: `STREAM triad n=2^25`."""
+        bits = self.n.bit_length() - 1
+        return f"STREAM {self.op} n={f'2^{bits}' if self.n == 2**bits else self.n}"
+
+    def scopes(self, mode: Mode) -> Mapping[str, int]:
         """Return the pass, the only part."""
         return {"stream": 1}
 
-    def cost(self, params: StreamParams, mode: Mode, precision: str) -> Cost:
+    def cost(self, mode: Mode, precision: str) -> Cost:
         """Count one pass, which is one sample."""
         item = PRECISIONS[precision].parameter_bytes
-        if params.op == "copy":
-            return Cost(0, 2 * params.n * item, 1)
-        return Cost(2 * params.n, 3 * params.n * item, 1)
+        if self.op == "copy":
+            return Cost(0, 2 * self.n * item, 1)
+        return Cost(2 * self.n, 3 * self.n * item, 1)
 
-    def parts(self, params: StreamParams, mode: Mode, precision: str) -> Mapping[str, Work]:
+    def parts(self, mode: Mode, precision: str) -> Mapping[str, Work]:
         """Return the pass, the only part."""
-        cost = self.cost(params, mode, precision)
+        cost = self.cost(mode, precision)
         return {"stream": Work(cost.flops, cost.bytes)}
 
-    def data(self, params: StreamParams, precision: str, rng: np.random.Generator, batches: int) -> Data:
+    def data(self, precision: str, rng: np.random.Generator, batches: int) -> Data:
         """Draw b and c from a normal distribution; each batch is a window of them, shifted by one element."""
         dtype = np.float64 if precision == "fp64" else np.float32
-        b, c = (rng.standard_normal(params.n + batches - 1, dtype=dtype) for _ in "bc")
-        return Data({}, tuple({"b": b[i : i + params.n], "c": c[i : i + params.n]} for i in range(batches)))
+        b, c = (rng.standard_normal(self.n + batches - 1, dtype=dtype) for _ in "bc")
+        return Data({}, tuple({"b": b[i : i + self.n], "c": c[i : i + self.n]} for i in range(batches)))
 
-    def small(self, params: StreamParams) -> StreamParams:
+    def small(self) -> Self:
         """Return the same pass over at most 1000 elements."""
-        return replace(params, n=min(params.n, 1000))
+        return replace(self, n=min(self.n, 1000))
 
-    def reference(self, params: StreamParams, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
+    def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
         """Yield the array that is written."""
         for batch in data.batches:
             b, c = batch["b"].astype(np.float64), batch["c"].astype(np.float64)
-            yield {"a": b if params.op == "copy" else b + SCALAR * c}
+            yield {"a": b if self.op == "copy" else b + SCALAR * c}
 
 
 @hookimpl
-def make_problem() -> Problem:
-    """Make the STREAM problem."""
-    return Stream()
+def define_problem() -> type[Problem]:
+    """Return the STREAM problem."""
+    return Stream

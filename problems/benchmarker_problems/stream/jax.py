@@ -10,7 +10,7 @@ from jax import Array
 
 from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
-from benchmarker_problems.stream import PRECISIONS_DONE, SCALAR, StreamParams
+from benchmarker_problems.stream import PRECISIONS_DONE, SCALAR, Stream
 
 
 @hookimpl
@@ -32,13 +32,13 @@ def triad(a: Array, b: Array, c: Array) -> Array:
 
 
 @hookimpl
-def build_workload(framework: JaxFramework, case: Case, params: StreamParams, data: Data) -> Workload:
+def build_workload(framework: JaxFramework, case: Case, problem: Stream, data: Data) -> Workload:
     """Build a step: one pass; the result of the previous step is donated to it, so no memory is allocated."""
     dtype = DTYPES[PRECISIONS[case.precision].parameter]
-    names = ("b",) if params.op == "copy" else ("b", "c")
+    names = ("b",) if problem.op == "copy" else ("b", "c")
     batches = cycle([tuple(framework.put(batch[name], dtype) for name in names) for batch in data.batches])
-    function = jax.jit(copy if params.op == "copy" else triad, donate_argnums=0, keep_unused=True)
-    a = framework.put(np.zeros(params.n), dtype)
+    function = jax.jit(copy if problem.op == "copy" else triad, donate_argnums=0, keep_unused=True)
+    a = framework.put(np.zeros(problem.n), dtype)
 
     def step() -> Array:
         nonlocal a

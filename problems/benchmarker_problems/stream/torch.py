@@ -9,7 +9,7 @@ from torch import Tensor
 
 from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
-from benchmarker_problems.stream import PRECISIONS_DONE, SCALAR, StreamParams
+from benchmarker_problems.stream import PRECISIONS_DONE, SCALAR, Stream
 
 
 @hookimpl
@@ -19,12 +19,12 @@ def describe_workload() -> Support:
 
 
 @hookimpl
-def build_workload(framework: TorchFramework, case: Case, params: StreamParams, data: Data) -> Workload:
+def build_workload(framework: TorchFramework, case: Case, problem: Stream, data: Data) -> Workload:
     """Build a step: one pass, into the same array each time."""
     dtype = DTYPES[PRECISIONS[case.precision].parameter]
-    names = ("b",) if params.op == "copy" else ("b", "c")
+    names = ("b",) if problem.op == "copy" else ("b", "c")
     batches = cycle([tuple(framework.put(batch[name], dtype) for name in names) for batch in data.batches])
-    a = torch.zeros(params.n, dtype=dtype, device=framework.device)
+    a = torch.zeros(problem.n, dtype=dtype, device=framework.device)
 
     def copy(b: Tensor) -> Tensor:
         with scope("stream"):
@@ -34,7 +34,7 @@ def build_workload(framework: TorchFramework, case: Case, params: StreamParams, 
         with scope("stream"):
             return torch.add(b, c, alpha=SCALAR, out=a)
 
-    function = framework.compiled(copy if params.op == "copy" else triad, case.compile)
+    function = framework.compiled(copy if problem.op == "copy" else triad, case.compile)
 
     def step() -> Tensor:
         return function(*next(batches))

@@ -5,7 +5,7 @@ As published (Dosovitskiy et al., 2021) and fine-tuned: the head on the class to
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import numpy as np
 from msgspec import Meta
@@ -58,8 +58,23 @@ _TORCHVISION = "torchvision's documentation of vit_b_16 and vit_l_16; its GFLOPS
 
 
 @dataclass(frozen=True)
-class VitParams:
-    """Size of the model and of a batch; dimensions that are given take precedence over `size`."""
+class Vit(Problem):
+    """ViT: forward only, forward and backward, or training with AdamW.
+
+    `inference` returns the logits of every class. The loss is the mean cross-entropy.
+    """
+
+    summary = "ViT image classifier: logits, loss and gradients, or an AdamW step"
+    accelerator = {"batch_size": 64, "impl": "fused"}
+    published = (
+        Published({"size": "b16"}, _TORCHVISION, parameters=86_567_656, flops=2 * 17.564e9),
+        Published({"size": "l16"}, _TORCHVISION, parameters=304_326_632, flops=2 * 61.555e9),
+    )
+    cost_formula = (
+        "flops = 2·B·(N·3·patch²·d_model + T·L·(4·d_model² + 2·d_model·d_ff + 2·T·d_model) + d_model·classes) with "
+        "N = (image/patch)² patches and T = N + 1 tokens, 3 times that with backward, but 2 times for the patches\n"
+        "bytes = weights, images and logits once; 2·weights with backward; 7·weights with AdamW's two moments"
+    )
 
     size: Annotated[Size, Meta(description="published size; the five options below override it")] = "b16"
     n_layer: Annotated[int, Meta(ge=1, description="transformer blocks")] = DERIVED
@@ -99,145 +114,122 @@ class VitParams:
         """Width of one head."""
         return self.d_model // self.n_head
 
-
-class Vit(Problem):
-    """ViT: forward only, forward and backward, or training with AdamW.
-
-    `inference` returns the logits of every class. The loss is the mean cross-entropy.
-    """
-
-    summary = "ViT image classifier: logits, loss and gradients, or an AdamW step"
-    params = VitParams
-    accelerator = {"batch_size": 64, "impl": "fused"}
-    published = (
-        Published({"size": "b16"}, _TORCHVISION, parameters=86_567_656, flops=2 * 17.564e9),
-        Published({"size": "l16"}, _TORCHVISION, parameters=304_326_632, flops=2 * 61.555e9),
-    )
-    cost_formula = (
-        "flops = 2·B·(N·3·patch²·d_model + T·L·(4·d_model² + 2·d_model·d_ff + 2·T·d_model) + d_model·classes) with "
-        "N = (image/patch)² patches and T = N + 1 tokens, 3 times that with backward, but 2 times for the patches\n"
-        "bytes = weights, images and logits once; 2·weights with backward; 7·weights with AdamW's two moments"
-    )
-
-    def title(self, params: VitParams, mode: Mode) -> str:
+    def title(self, mode: Mode) -> str:
         """Return the size (L layers, width d, H heads, patches of P pixels unless it is published), the mode and B."""
-        p = params
-        sizes = {name: getattr(p, name) for name in SIZES[p.size]}
-        own = f"ViT L={p.n_layer} d={p.d_model} H={p.n_head} P={p.patch_size}"
-        size = NAMES[p.size] if sizes == SIZES[p.size] else own
-        inner = "" if p.d_ff == 4 * p.d_model else f" d_ff={p.d_ff}"
-        classes = "" if p.classes == CLASSES else f" {p.classes} classes"
-        impl = "" if p.impl == VitParams.impl else f" {p.impl}"
-        steps = steps_title(recompute=p.recompute, microbatches=p.microbatches)
+        sizes = {name: getattr(self, name) for name in SIZES[self.size]}
+        own = f"ViT L={self.n_layer} d={self.d_model} H={self.n_head} P={self.patch_size}"
+        size = NAMES[self.size] if sizes == SIZES[self.size] else own
+        inner = "" if self.d_ff == 4 * self.d_model else f" d_ff={self.d_ff}"
+        classes = "" if self.classes == CLASSES else f" {self.classes} classes"
+        impl = "" if self.impl == Vit.impl else f" {self.impl}"
+        steps = steps_title(recompute=self.recompute, microbatches=self.microbatches)
         what = mode.replace("forward_backward", "fwd+bwd")
-        return f"{size}{inner}{classes} {what}, B={p.batch_size} {p.image_size}×{p.image_size}{impl}{steps}"
+        return f"{size}{inner}{classes} {what}, B={self.batch_size} {self.image_size}×{self.image_size}{impl}{steps}"
 
-    def scopes(self, params: VitParams, mode: Mode) -> Mapping[str, int]:
+    def scopes(self, mode: Mode) -> Mapping[str, int]:
         """Return the parts of a block, which run once per layer, and those before and after the blocks."""
-        blocks = dict.fromkeys(block_scopes(params.impl), params.n_layer)
+        blocks = dict.fromkeys(block_scopes(self.impl), self.n_layer)
         scopes = {"patch_embed": 1, "embed": 1, **blocks, "ln_f": 1, "head": 1}
-        return step_scopes(scopes, mode, params.microbatches)
+        return step_scopes(scopes, mode, self.microbatches)
 
-    def cost(self, params: VitParams, mode: Mode, precision: str) -> Cost:
+    def cost(self, mode: Mode, precision: str) -> Cost:
         """Count the work; the backward pass has two products for each of the forward pass, but images no gradient."""
-        p, types = params, PRECISIONS[precision]
-        patches = 2 * p.batch_size * p.patches * p.patch_len * p.d_model
-        blocks = p.n_layer * block_flops(p.batch_size * p.seq_len, p.seq_len, p.d_model, p.d_ff)
-        flops = patches + blocks + 2 * p.batch_size * p.d_model * p.classes
-        weights = self.parameter_count(p) * types.parameter_bytes
-        images_bytes = p.batch_size * CHANNELS * p.image_size**2 * types.parameter_bytes
-        targets_bytes, logits_bytes = 4 * p.batch_size, p.batch_size * p.classes * types.compute_bytes
+        types = PRECISIONS[precision]
+        patches = 2 * self.batch_size * self.patches * self.patch_len * self.d_model
+        blocks = self.n_layer * block_flops(self.batch_size * self.seq_len, self.seq_len, self.d_model, self.d_ff)
+        flops = patches + blocks + 2 * self.batch_size * self.d_model * self.classes
+        weights = self.parameter_count() * types.parameter_bytes
+        images_bytes = self.batch_size * CHANNELS * self.image_size**2 * types.parameter_bytes
+        targets_bytes, logits_bytes = 4 * self.batch_size, self.batch_size * self.classes * types.compute_bytes
         moved = {
             "inference": weights + images_bytes + logits_bytes,
             "forward_backward": 2 * weights + images_bytes + targets_bytes,
             "training": ADAMW.WEIGHTS_MOVED * weights + images_bytes + targets_bytes,
         }
         return Cost(
-            flops=flops if mode == "inference" else 3 * flops - patches, bytes=moved[mode], samples=p.batch_size
+            flops=flops if mode == "inference" else 3 * flops - patches, bytes=moved[mode], samples=self.batch_size
         )
 
-    def parts(self, params: VitParams, mode: Mode, precision: str) -> Mapping[str, Work]:
+    def parts(self, mode: Mode, precision: str) -> Mapping[str, Work]:
         """Return the work of every scope of the model; the scopes of a block count for all blocks."""
-        p, backward = params, mode != "inference"
-        batch_size = p.batch_size // p.microbatches
-        rows = (batch_size * p.patches, batch_size * p.seq_len, batch_size)
+        backward = mode != "inference"
+        batch_size = self.batch_size // self.microbatches
+        rows = (batch_size * self.patches, batch_size * self.seq_len, batch_size)
         patches, layers, images = (Layers(each, precision, backward) for each in rows)
         parts = {
-            "patch_embed": patches.first_linear(p.patch_len, p.d_model),
+            "patch_embed": patches.first_linear(self.patch_len, self.d_model),
             "embed": layers.part(
-                0, read=patches.rows * p.d_model, written=layers.rows * p.d_model, weights=(p.seq_len + 1) * p.d_model
+                0,
+                read=patches.rows * self.d_model,
+                written=layers.rows * self.d_model,
+                weights=(self.seq_len + 1) * self.d_model,
             ),
-            **times(p.n_layer, block_parts(layers, p.seq_len, p.d_model, p.n_head, p.d_ff, p.impl)),
-            "ln_f": images.norm(p.d_model),
-            "head": images.linear(p.d_model, p.classes),
-            "loss": images.pointwise(p.classes, 0),
+            **times(self.n_layer, block_parts(layers, self.seq_len, self.d_model, self.n_head, self.d_ff, self.impl)),
+            "ln_f": images.norm(self.d_model),
+            "head": images.linear(self.d_model, self.classes),
+            "loss": images.pointwise(self.classes, 0),
         }
-        optimizer = update(ADAMW.WEIGHTS_MOVED * self.parameter_count(p) * layers.weight_bytes)
-        parts = {**times(p.microbatches, parts), "optimizer": optimizer}
-        return {name: parts[name] for name in self.scopes(p, mode)}
+        optimizer = update(ADAMW.WEIGHTS_MOVED * self.parameter_count() * layers.weight_bytes)
+        parts = {**times(self.microbatches, parts), "optimizer": optimizer}
+        return {name: parts[name] for name in self.scopes(mode)}
 
-    def refuse(self, params: VitParams, mode: Mode) -> None:
+    def refuse(self, mode: Mode) -> None:
         """Refuse in inference what concerns the backward pass."""
-        refuse_without_backward(mode, recompute=params.recompute, microbatches=params.microbatches)
+        refuse_without_backward(mode, recompute=self.recompute, microbatches=self.microbatches)
 
-    def parameter_count(self, params: VitParams) -> int:
+    def parameter_count(self) -> int:
         """Return the number of weights."""
-        return size_of(weight_shapes(params))
+        return size_of(self.weight_shapes())
 
-    def data(self, params: VitParams, precision: str, rng: np.random.Generator, batches: int) -> Data:
+    def data(self, precision: str, rng: np.random.Generator, batches: int) -> Data:
         """Draw weights as for GPT-2, random biases and gains too, and images that can be told apart."""
-        p = params
-        weights = draw(weight_shapes(p), precision, rng, residuals=2 * p.n_layer)
-        return Data(weights, labelled_images(p.batch_size, p.image_size, p.classes, rng, batches))
+        weights = draw(self.weight_shapes(), precision, rng, residuals=2 * self.n_layer)
+        return Data(weights, labelled_images(self.batch_size, self.image_size, self.classes, rng, batches))
 
-    def small(self, params: VitParams) -> VitParams:
+    def small(self) -> Self:
         """Return at most two layers with dimensions that all differ; every fused kernel supports a head size of 16."""
         return replace(
-            params,
-            n_layer=min(params.n_layer, 2),
+            self,
+            n_layer=min(self.n_layer, 2),
             d_model=48,
             n_head=3,
             d_ff=160,
             patch_size=4,
             image_size=20,
             classes=7,
-            batch_size=5 * params.microbatches,
+            batch_size=5 * self.microbatches,
         )
 
-    def reference(self, params: VitParams, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
+    def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
         """Yield the logits; or the loss and the gradient of each weight; or the loss before each AdamW step."""
         return steps(
             data,
             mode,
             "logits",
-            lambda weights, batch: forward(weights, batch["images"].astype(np.float64), params),
+            lambda weights, batch: forward(weights, batch["images"].astype(np.float64), self),
             lambda logits_BK, batch: cross_entropy(logits_BK, batch["targets"]),
         )
 
+    def recomputed_flops(self, *, scores: bool) -> int:
+        """Return the FLOPs that a backward pass repeats in the blocks; `scores`: fused kernels repeat Q·Kᵀ."""
+        tokens = self.batch_size * self.seq_len
+        return self.n_layer * block_recomputed_flops(
+            tokens, self.seq_len, self.d_model, self.d_ff, scores=scores, recompute=self.recompute
+        )
 
-def recomputed_flops(params: VitParams, *, scores: bool) -> int:
-    """Return the FLOPs that the backward pass of the blocks repeats, with Q·Kᵀ if fused kernels repeat the `scores`."""
-    p = params
-    tokens = p.batch_size * p.seq_len
-    return p.n_layer * block_recomputed_flops(
-        tokens, p.seq_len, p.d_model, p.d_ff, scores=scores, recompute=p.recompute
-    )
+    def weight_shapes(self) -> Shapes:
+        """Return the shape of every weight by name, in order of use; a `kernel` is [inputs, outputs]."""
+        shapes: Shapes = {
+            **linear_shapes("patch_embed", self.patch_len, self.d_model),
+            "class_token": (self.d_model,),
+            "wpe": (self.seq_len, self.d_model),
+        }
+        for layer in range(self.n_layer):
+            shapes |= block_shapes(f"h.{layer}", self.d_model, self.d_ff)
+        return shapes | norm_shapes("ln_f", self.d_model) | linear_shapes("head", self.d_model, self.classes)
 
 
 @hookimpl
-def make_problem() -> Problem:
-    """Make the ViT problem."""
-    return Vit()
-
-
-def weight_shapes(params: VitParams) -> Shapes:
-    """Return the shape of every weight by name, in order of use; a `kernel` is [inputs, outputs]."""
-    p = params
-    shapes: Shapes = {
-        **linear_shapes("patch_embed", p.patch_len, p.d_model),
-        "class_token": (p.d_model,),
-        "wpe": (p.seq_len, p.d_model),
-    }
-    for layer in range(p.n_layer):
-        shapes |= block_shapes(f"h.{layer}", p.d_model, p.d_ff)
-    return shapes | norm_shapes("ln_f", p.d_model) | linear_shapes("head", p.d_model, p.classes)
+def define_problem() -> type[Problem]:
+    """Return the ViT problem."""
+    return Vit

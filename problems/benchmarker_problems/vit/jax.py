@@ -19,7 +19,7 @@ from benchmarker_problems.attention.jax import FUSED_EXCLUSIONS, Kernel, fused_k
 from benchmarker_problems.layers.jax import TransformerBlock, cross_entropy, patches
 from benchmarker_problems.steps import DONE
 from benchmarker_problems.steps.jax import Weights, apply, workload
-from benchmarker_problems.vit import VitParams, recomputed_flops
+from benchmarker_problems.vit import Vit
 from benchmarker_problems.vit.reference import LAYER_NORM_EPS
 
 
@@ -32,14 +32,14 @@ def describe_workload() -> Support:
 class VitModel(nn.Module):
     """The whole model."""
 
-    params: VitParams
+    problem: Vit
     dtype: Any
     kernel: Kernel
 
     @nn.compact
     def __call__(self, images_BHW3: Array) -> Array:
         """Return the logits, [B, K]."""
-        p, init = self.params, nn.initializers.normal(0.02)
+        p, init = self.problem, nn.initializers.normal(0.02)
         class_token_C = self.param("class_token", init, (p.d_model,))
         wpe_TC = self.param("wpe", init, (p.seq_len, p.d_model))
         with jax.named_scope("patch_embed"):
@@ -57,9 +57,9 @@ class VitModel(nn.Module):
 
 
 @hookimpl
-def build_workload(framework: JaxFramework, case: Case, params: VitParams, data: Data) -> Workload:
+def build_workload(framework: JaxFramework, case: Case, problem: Vit, data: Data) -> Workload:
     """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights."""
-    p, kernel = params, fused_kernel(case)
+    p, kernel = problem, fused_kernel(case)
     logits_of, loss_of = functions(p, DTYPES[PRECISIONS[case.precision].compute], kernel)
     return workload(
         framework,
@@ -71,13 +71,13 @@ def build_workload(framework: JaxFramework, case: Case, params: VitParams, data:
         terms=p.batch_size,
         inputs=("images",),
         microbatches=p.microbatches,
-        recomputed_flops=recomputed_flops(p, scores=recomputes_scores(p.impl, kernel)),
+        recomputed_flops=p.recomputed_flops(scores=recomputes_scores(p.impl, kernel)),
     )
 
 
-def functions(params: VitParams, dtype: Any, kernel: Kernel) -> tuple[Callable[..., Array], Callable[..., Array]]:
+def functions(problem: Vit, dtype: Any, kernel: Kernel) -> tuple[Callable[..., Array], Callable[..., Array]]:
     """Return (weights, images) to logits and (weights, images, targets) to loss as functions; products in `dtype`."""
-    model = VitModel(params, dtype, kernel)
+    model = VitModel(problem, dtype, kernel)
 
     def loss_of(weights: Weights, images: Array, targets: Array) -> Array:
         return cross_entropy(apply(model, weights, images), targets)

@@ -2,7 +2,7 @@
 
 from benchmarker import Case, Data, Support, Workload, hookimpl
 from benchmarker_problems.steps.numpy import DONE, workload
-from benchmarker_problems.vit import VitParams
+from benchmarker_problems.vit import Vit
 from benchmarker_problems.vit.reference import forward
 
 
@@ -13,6 +13,8 @@ def describe_workload() -> Support:
 
 
 @hookimpl
-def build_workload(case: Case, params: VitParams, data: Data) -> Workload:
+def build_workload(case: Case, problem: Vit, data: Data) -> Workload:
     """Build a step: the logits of one batch."""
-    return workload(case, data, "logits", lambda weights, batch: forward(weights, batch["images"], params, params.impl))
+    return workload(
+        case, data, "logits", lambda weights, batch: forward(weights, batch["images"], problem, problem.impl)
+    )

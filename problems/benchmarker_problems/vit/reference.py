@@ -27,23 +27,23 @@ from benchmarker_problems.layers.reference import (
 )
 
 if TYPE_CHECKING:
-    from benchmarker_problems.vit import VitParams
+    from benchmarker_problems.vit import Vit
 
 LAYER_NORM_EPS = 1e-6
 """As in the authors' code and in torchvision; transformers has 1e-12."""
 
 
 def forward(
-    weights: Weights, images_BHW3: np.ndarray, params: VitParams, impl: Impl = "einsum"
+    weights: Weights, images_BHW3: np.ndarray, problem: Vit, impl: Impl = "einsum"
 ) -> tuple[np.ndarray, Callable[[np.ndarray], Gradients]]:
     """Return the logits, [B, K], and the function from their gradient to the gradient of each weight."""
-    patches_BNC, patch_pullback = linear(patches(images_BHW3, params.patch_size), select(weights, "patch_embed"))
-    class_B1C = np.broadcast_to(weights["class_token"], (len(patches_BNC), 1, params.d_model))
+    patches_BNC, patch_pullback = linear(patches(images_BHW3, problem.patch_size), select(weights, "patch_embed"))
+    class_B1C = np.broadcast_to(weights["class_token"], (len(patches_BNC), 1, problem.d_model))
     x_BTC = np.concatenate([class_B1C, patches_BNC], axis=1) + weights["wpe"]
     block = partial(
-        transformer_block, residual=pre_norm, activation=gelu, eps=LAYER_NORM_EPS, n_head=params.n_head, impl=impl
+        transformer_block, residual=pre_norm, activation=gelu, eps=LAYER_NORM_EPS, n_head=problem.n_head, impl=impl
     )
-    x_BTC, blocks_pullback = blocks(x_BTC, weights, params.n_layer, block)
+    x_BTC, blocks_pullback = blocks(x_BTC, weights, problem.n_layer, block)
     normed_BC, ln_f_pullback = layer_norm(x_BTC[:, 0], select(weights, "ln_f"), LAYER_NORM_EPS)
     logits_BK, head_pullback = linear(normed_BC, select(weights, "head"))
 

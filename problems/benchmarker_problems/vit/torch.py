@@ -13,7 +13,7 @@ from benchmarker_problems.attention.torch import recomputes_scores
 from benchmarker_problems.layers.torch import TransformerBlock, cross_entropy, patches
 from benchmarker_problems.steps import DONE
 from benchmarker_problems.steps.torch import load, plainly, recomputing, workload
-from benchmarker_problems.vit import VitParams, recomputed_flops
+from benchmarker_problems.vit import Vit
 from benchmarker_problems.vit.reference import LAYER_NORM_EPS
 
 
@@ -26,10 +26,10 @@ def describe_workload() -> Support:
 class VitModel(nn.Module):
     """The whole model."""
 
-    def __init__(self, params: VitParams) -> None:
+    def __init__(self, problem: Vit) -> None:
         super().__init__()
-        p = params
-        self.params = p
+        p = problem
+        self.problem = p
         self.patch_embed = nn.Linear(p.patch_len, p.d_model)
         self.class_token = nn.Parameter(torch.empty(p.d_model))
         self.wpe = nn.Parameter(torch.empty(p.seq_len, p.d_model))
@@ -42,7 +42,7 @@ class VitModel(nn.Module):
 
     def forward(self, images_BHW3: Tensor) -> Tensor:
         """Return the logits, [B, K]."""
-        p = self.params
+        p = self.problem
         with scope("patch_embed"):
             patches_BNC = self.patch_embed(patches(images_BHW3, p.patch_size))
         with scope("embed"):
@@ -58,9 +58,9 @@ class VitModel(nn.Module):
 
 
 @hookimpl
-def build_workload(framework: TorchFramework, case: Case, params: VitParams, data: Data) -> Workload:
+def build_workload(framework: TorchFramework, case: Case, problem: Vit, data: Data) -> Workload:
     """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights."""
-    p, types = params, PRECISIONS[case.precision]
+    p, types = problem, PRECISIONS[case.precision]
     model = load(framework, lambda: VitModel(p), data, DTYPES[types.parameter])
     scores = recomputes_scores(p.impl, False, p.head_dim, DTYPES[types.compute], framework.device)
     return workload(
@@ -74,5 +74,5 @@ def build_workload(framework: TorchFramework, case: Case, params: VitParams, dat
         terms=p.batch_size,
         inputs=("images",),
         microbatches=p.microbatches,
-        recomputed_flops=recomputed_flops(p, scores=scores),
+        recomputed_flops=p.recomputed_flops(scores=scores),
     )

@@ -16,7 +16,7 @@ BUILT_IN = ("gemm", "attention", "gpt2", "stream")
 
 
 def case(problem="gemm", params=None, **more):
-    made = registry.load([f"problem.{problem}"]).hook.make_problem()
+    made = registry.load([f"problem.{problem}"]).hook.define_problem()
     full = resolve(made, params or {}, "cpu")
     return factors_of(Case(problem=problem, params=full, **{"framework": "jax", "device": "cpu"} | more))
 
@@ -130,27 +130,25 @@ from dataclasses import dataclass
 from benchmarker import Cost, Data, Problem, hookimpl
 
 @dataclass(frozen=True)
-class Params:
-    size: int = 1
-
 class Odd(Problem):
-    summary, params, cost_formula = "odd", Params, ""
-    def scopes(self, params, mode): return {}
-    def cost(self, params, mode, precision): return Cost(1, 1, 1)
-    def data(self, params, precision, rng, batches): return Data({}, ())
-    def small(self, params): return params
-    def reference(self, params, data, mode): return iter(())
-    def title(self, params, mode): return TITLE
+    summary, cost_formula = "odd", ""
+    size: int = 1
+    def scopes(self, mode): return {}
+    def cost(self, mode, precision): return Cost(1, 1, 1)
+    def data(self, precision, rng, batches): return Data({}, ())
+    def small(self): return self
+    def reference(self, data, mode): return iter(())
+    def title(self, mode): return TITLE
 
 @hookimpl
-def make_problem(): return Odd()
+def define_problem(): return Odd
 """
 
 
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
-        ("f'odd  one\\n{params.size}'", "odd one 3"),
+        ("f'odd  one\\n{self.size}'", "odd one 3"),
         ("''", "odd size=3"),
         ("None", "odd size=3"),
         ("1 / 0", "odd size=3"),

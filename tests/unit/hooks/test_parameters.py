@@ -1,16 +1,19 @@
 import re
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import pytest
 from msgspec import Meta
 
-from benchmarker import UserError
+from benchmarker import Problem, UserError
 from benchmarker.hooks import parameters
 
 
 @dataclass(frozen=True)
-class Sample:
+class Sample(Problem):
+    accelerator: ClassVar = {"n_row": 4}
+    scopes = cost = data = small = reference = None
+
     n_row: Annotated[int, Meta(ge=1, le=9, description="rows")] = 2
     ratio: Annotated[float, Meta(ge=0)] = 0.5
     kind: Literal["one", "two"] = "one"
@@ -24,16 +27,8 @@ class Sample:
             raise ValueError("the width must be even")
 
 
-class SampleProblem:
-    params: Any = Sample
-    accelerator: ClassVar = {"n_row": 4}
-
-    def accelerator_defaults(self, given):
-        return self.accelerator
-
-
 def test_fields_carry_all_that_a_user_needs():
-    row, ratio, kind, flip, width = parameters.fields(SampleProblem())
+    row, ratio, kind, flip, width = parameters.fields(Sample)
     assert (row.option, row.type, row.range, row.help, row.default, row.accelerator_default) == (
         "--n-row",
         "int",
@@ -49,15 +44,15 @@ def test_fields_carry_all_that_a_user_needs():
 
 
 def test_defaults_suit_the_platform_and_what_is_given_wins():
-    assert parameters.resolve(SampleProblem(), {}, "cpu")["n_row"] == 2
-    assert parameters.resolve(SampleProblem(), {}, "cuda") == {
+    assert parameters.resolve(Sample, {}, "cpu")["n_row"] == 2
+    assert parameters.resolve(Sample, {}, "cuda") == {
         "n_row": 4,
         "ratio": 0.5,
         "kind": "one",
         "flip": False,
         "width": 40,
     }
-    assert parameters.resolve(SampleProblem(), {"n_row": "3"}, "cuda")["n_row"] == 3
+    assert parameters.resolve(Sample, {"n_row": "3"}, "cuda")["n_row"] == 3
 
 
 @pytest.mark.parametrize(
@@ -74,7 +69,7 @@ def test_defaults_suit_the_platform_and_what_is_given_wins():
 )
 def test_bad_values_are_refused_by_name(given, message):
     with pytest.raises(UserError, match=message):
-        parameters.resolve(SampleProblem(), given, "cpu")
+        parameters.resolve(Sample, given, "cpu")
 
 
 @pytest.mark.parametrize(
@@ -109,17 +104,17 @@ def test_lists_without_a_value_are_refused(text, message):
 
 
 def test_only_whole_numbers_have_units():
-    assert parameters.resolve(SampleProblem(), {"width": "4K"}, "cpu")["width"] == 4096
+    assert parameters.resolve(Sample, {"width": "4K"}, "cpu")["width"] == 4096
     for name in ("ratio", "kind"):
         with pytest.raises(UserError, match=f"--{name}=4K: not "):
-            parameters.resolve(SampleProblem(), {name: "4K"}, "cpu")
+            parameters.resolve(Sample, {name: "4K"}, "cpu")
     with pytest.raises(UserError, match="--n-row is too large"):
-        parameters.resolve(SampleProblem(), {"n_row": "999999999999999999G"}, "cpu")
+        parameters.resolve(Sample, {"n_row": "999999999999999999G"}, "cpu")
 
 
 def test_what_was_resolved_resolves_to_itself():
-    once = parameters.resolve(SampleProblem(), {"n_row": 3}, "cpu")
-    assert parameters.resolve(SampleProblem(), once, "cuda") == once
+    once = parameters.resolve(Sample, {"n_row": 3}, "cpu")
+    assert parameters.resolve(Sample, once, "cuda") == once
 
 
 @pytest.mark.parametrize(

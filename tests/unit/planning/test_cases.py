@@ -22,7 +22,7 @@ def ability(*devices, compiles="optional"):
 
 
 def make(ability, **given):
-    problem = registry.load(["problem.gemm"]).hook.make_problem()
+    problem = registry.load(["problem.gemm"]).hook.define_problem()
     return make_case(CaseRequest(problem="gemm", **given), problem, "f", ability)
 
 

@@ -15,12 +15,12 @@ GB = 10**9
 
 
 def problem(name):
-    return registry.load([f"problem.{name}"]).hook.make_problem()
+    return registry.load([f"problem.{name}"]).hook.define_problem()
 
 
 def of(name, mode, precision="fp32", **given):
     made = problem(name)
-    return needs(made, parameters.resolve(made, given, "cpu"), mode, precision)
+    return needs(parameters.convert(made, given), mode, precision)
 
 
 def ability(*devices, modes=("inference", "training")):

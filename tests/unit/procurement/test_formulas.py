@@ -31,7 +31,7 @@ def differences(record):
 
 def of(problem, mode="inference", output="x", **case):
     """A record with what the formulas give for a problem at its default size."""
-    made = registry.load([f"problem.{problem}"]).hook.make_problem()
+    made = registry.load([f"problem.{problem}"]).hook.define_problem()
     params = parameters.resolve(made, {}, "cpu")
     plain = Case(problem=problem, framework="torch", device="cpu", mode=mode, params=params)
     record = changed(make_record(), "check", output=output)
@@ -93,10 +93,10 @@ def test_how_often_a_scope_is_entered_is_compared(traced):
 def test_what_devices_exchange_is_compared(traced):
     """Two devices that train with divided data reduce all gradients once."""
     record = of("gpt2", "training", devices=2, ranks=2, parallel="dp")
-    problem = registry.load(["problem.gpt2"]).hook.make_problem().on(2, "dp")
-    params = parameters.convert(problem.params, record.case.params)
-    (formula,) = problem.collectives(params, "training", "fp32", "dp", 2)
-    names = problem.scopes(params, "training")
+    problem = registry.load(["problem.gpt2"]).hook.define_problem()
+    params = parameters.convert(problem, record.case.params)
+    (formula,) = params.on(2, "dp").collectives("training", "fp32")
+    names = params.scopes("training")
     scopes = [msgspec.structs.replace(traced.scopes[0], scope=name, expected=2 * names[name]) for name in names]
 
     def with_exchange(count):

@@ -32,8 +32,8 @@ POSITION_8B = 128 * 1024
 
 def decode(size="llama-3.1-8b", roof=H200, memory_bytes=None, **options):
     problem = problem_of("llama")
-    params = problem.params(size=size, **{"phase": "decode", "depth": 1024, "new_tokens": 1, **options})
-    return predict(problem, params, "inference", "bf16", roof, memory_bytes)
+    params = problem(size=size, **{"phase": "decode", "depth": 1024, "new_tokens": 1, **options})
+    return predict(params, "inference", "bf16", roof, memory_bytes)
 
 
 @pytest.mark.parametrize(
@@ -110,29 +110,29 @@ def test_a_text_is_a_prompt_and_the_tokens_after_it():
     assert whole.tokens_per_s == pytest.approx(4 * 9 / whole.time_s)
     assert whole.tokens_per_s_per_user == pytest.approx(9 / whole.time_s)
     problem = problem_of("llama")
-    params = problem.params(phase="generate", prompt_len=64, new_tokens=1)
-    assert list(problem.phases(params)) == ["prefill"]
+    params = problem(phase="generate", prompt_len=64, new_tokens=1)
+    assert list(params.phases()) == ["prefill"]
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "moe"])
 def test_the_phases_of_a_text_do_its_work(name):
     problem = problem_of(name)
     heads = {"n_head": 4} if name == "gpt2" else {"n_head": 4, "n_kv_head": 2}
-    params = problem.params(phase="generate", n_layer=1, d_model=64, **heads, prompt_len=5, new_tokens=4)
-    found = predict(problem, params, "inference", "fp32", H200)
-    assert sum(each.count * each.flops for each in found.phases) == problem.cost(params, "inference", "fp32").flops
+    params = problem(phase="generate", n_layer=1, d_model=64, **heads, prompt_len=5, new_tokens=4)
+    found = predict(params, "inference", "fp32", H200)
+    assert sum(each.count * each.flops for each in found.phases) == params.cost("inference", "fp32").flops
     assert found.fit.cache_bytes_per_sequence == 2 * 64 // 4 * getattr(params, "n_kv_head", 4) * params.seq_len * 4
 
 
 def test_any_problem_with_parts_is_predicted():
     gemm = problem_of("gemm")
-    found = predict(gemm, gemm.params(m=8, n=8, k=8), "inference", "fp32", Roof(1024.0, 100.0))
+    found = predict(gemm(m=8, n=8, k=8), "inference", "fp32", Roof(1024.0, 100.0))
     assert found.time_s == found.least_s == pytest.approx(7.68)  # 768 bytes
     assert (found.tokens_per_s, found.fit, found.phases[0].crossover_batch) == (None, None, None)
     gpt2 = problem_of("gpt2")
-    params = gpt2.params(n_layer=1, d_model=64, n_head=4)
-    step = predict(gpt2, params, "training", "fp32", Roof(1e12, 1e10))
-    moved = sum(work.bytes for work in gpt2.parts(params, "training", "fp32").values())
+    params = gpt2(n_layer=1, d_model=64, n_head=4)
+    step = predict(params, "training", "fp32", Roof(1e12, 1e10))
+    moved = sum(work.bytes for work in params.parts("training", "fp32").values())
     (phase,) = step.phases
     assert phase.weight_bytes + phase.activation_bytes == moved
     assert phase.weight_bytes >= (7 + 3) * 4 * (64 * 64 * 12 + 50257 * 64)  # AdamW, and each product three times
@@ -159,10 +159,10 @@ def test_each_product_of_few_rows_takes_a_time_of_its_own_to_start():
 
 def test_the_start_of_products_is_counted_in_each_scope_that_has_weights():
     gpt2 = problem_of("gpt2")
-    params = gpt2.params(n_layer=3, d_model=64, n_head=4, phase="decode")
+    params = gpt2(n_layer=3, d_model=64, n_head=4, phase="decode")
     at_once = Roof(1e12, 1e6, few_rows=(FewRows(0.5, 1e6),))
     slowly = Roof(1e12, 1e6, few_rows=(FewRows(0.5, 1e6, 1.0),))
-    least, found = (predict(gpt2, params, "inference", "fp32", roof) for roof in (at_once, slowly))
+    least, found = (predict(params, "inference", "fp32", roof) for roof in (at_once, slowly))
     products = 3 * 4 + 1  # four in a layer, and the head
     assert found.time_s - least.time_s == pytest.approx(products)
 
@@ -198,8 +198,8 @@ def test_ceilings_of_products_of_few_rows_are_part_of_a_measured_roof():
 def test_what_was_measured_stands_beside_what_was_predicted(command, tmp_path, phase):
     problem = problem_of("gpt2")
     params = {"n_layer": 1, "d_model": 64, "n_head": 4, "vocab_size": 97, "phase": phase}
-    made = problem.params(**params)
-    cost = problem.cost(made, "inference", "fp32")
+    made = problem(**params)
+    cost = made.cost("inference", "fp32")
     record = make_record(3.0)
     record = msgspec.structs.replace(
         record,
@@ -208,7 +208,7 @@ def test_what_was_measured_stands_beside_what_was_predicted(command, tmp_path, p
     )
     known = (make_ceiling(1e12), make_ceiling(1e6, "memory"), make_ceiling(5e5, "matvec"))
     ((found,), _) = rooflines(Cases.of([record]), Ceilings(known))
-    predicted = predict(problem, made, "inference", "fp32", found.roof)
+    predicted = predict(made, "inference", "fp32", found.roof)
     assert found.model_s == pytest.approx(predicted.time_s)
     last = predicted.phases[-1]
     moved = sum(part.bytes for part in last.parts)
@@ -248,7 +248,7 @@ def test_metrics_without_a_prediction_are_null_with_the_reason(monkeypatch):
     unknown = make_text(phase="decode", problem="gone")
     rejected = make_text(phase="decode")
     rejected.case.params["n_layer"] = -1
-    monkeypatch.setattr(type(problem_of("gpt2")), "parts", lambda *_: {})
+    monkeypatch.setattr(problem_of("gpt2"), "parts", lambda *_: {})
     for record, reason in (
         (make_text(phase="decode", depth=3), "gpt2 has no formula for the work of its scopes"),
         (unknown, "the problem gone is not installed"),
@@ -282,7 +282,7 @@ def test_the_phases_of_a_text_are_points_by_the_times_of_its_tokens(command, tmp
 
 def test_the_formula_of_a_case_is_worked_out_once_for_all_its_records(monkeypatch):
     """Else `show` of thousands of records would be several times slower."""
-    problem = type(problem_of("gpt2"))
+    problem = problem_of("gpt2")
     asked = []
     parts = problem.parts
     monkeypatch.setattr(problem, "parts", lambda self, *args: asked.append(args) or parts(self, *args))
