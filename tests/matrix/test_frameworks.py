@@ -1,5 +1,6 @@
 """Each framework, opened in a process of its own, does what it was told."""
 
+import functools
 import json
 import os
 import subprocess
@@ -37,18 +38,25 @@ def opened(framework, precision, code, threads=None):
     return json.loads(done.stdout)
 
 
+@functools.cache
+def on_one_thread(framework):
+    """What a framework that has one thread says: its threads, those of each BLAS, and how it describes itself."""
+    pools = (
+        "[pool['num_threads'] for pool in __import__('threadpoolctl').threadpool_info() if pool['user_api'] == 'blas']"
+    )
+    info = "(i := hook.describe_framework(), [i.name, i.devices[-1].platform, list(i.devices[-1].precisions)])[1]"
+    return opened(framework, "fp32", f"[f.threads(), {pools}, {info}]", threads=1)
+
+
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_threads_are_set_and_found_by_looking(framework):
-    assert opened(framework, "fp32", "f.threads()", threads=1) == 1
+    assert on_one_thread(framework)[0] == 1
     assert opened(framework, "fp32", "f.threads()", threads=2) == 2
 
 
 def test_lapack_of_jax_has_the_threads_that_were_set():
     """It is SciPy's, with a thread pool of its own."""
-    code = (
-        "[each['num_threads'] for each in __import__('threadpoolctl').threadpool_info() if each['user_api'] == 'blas']"
-    )
-    threads = opened("jax", "fp32", code, threads=1)
+    threads = on_one_thread("jax")[1]
     assert threads
     assert set(threads) == {1}
 
@@ -84,8 +92,7 @@ def test_nan_is_found_in_any_of_several_results(framework, make):
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_framework_describes_itself(framework):
-    code = "(i := hook.describe_framework(), [i.name, i.devices[-1].platform, list(i.devices[-1].precisions)])[1]"
-    name, platform, precisions = opened(framework, "fp32", code)
+    name, platform, precisions = on_one_thread(framework)[2]
     assert (name, platform) == (framework, "cpu")
     assert "fp32" in precisions
     assert "tf32" not in precisions  # it wants a GPU

@@ -35,8 +35,10 @@ def on_devices(framework: str, devices: int, precision: str, function: Callable[
 
     Returns the result of each rank; JAX has one rank for all devices. Raises EOFError if one fails.
     """
-    context = multiprocessing.get_context("spawn")
     ranks = devices if framework == "torch" else 1
+    context = multiprocessing.get_context("spawn" if ranks == 1 else "forkserver")
+    if ranks > 1:  # all ranks, of every call, are forks of a process that has imported PyTorch
+        context.set_forkserver_preload(["torch"])
     queues = [context.SimpleQueue() for _ in range(ranks)]
     pipes = [context.Pipe(duplex=False) for _ in range(ranks)]
     processes = [

@@ -887,7 +887,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 
 
 def test_a_large_file_goes_through_in_pieces(run, tmp_path):
-    size = 300 * 2**20
+    size = 150 * 2**20
     with (run / "big.events.parquet").open("wb") as file:
         file.truncate(size)
     assert growth(run, tmp_path / "big.zip") < size / 5
