@@ -207,8 +207,11 @@ def jax_tp(fault, framework):
 def verdict(case, ranks):
     """What the trial says of what all ranks found: why it failed, or nothing."""
     failures = []
-    answers = {"compare": [rank.outputs for rank in ranks], "compare_gradients": [rank.gradients for rank in ranks]}
-    stages = SimpleNamespace(send=lambda **_: None, fail=lambda _, message: failures.append(message))
+    answers = {
+        RankRunner.compare: [rank.outputs for rank in ranks],
+        RankRunner.compare_gradients: [rank.gradients for rank in ranks],
+    }
+    stages = SimpleNamespace(send=lambda _: None, fail=lambda _, message: failures.append(message))
     ok = _check_one(SimpleNamespace(bench=SimpleNamespace(case=case), gather=answers.__getitem__), stages)
     assert ok == (not failures)
     return "".join(failures)
