@@ -18,7 +18,7 @@ from peer import LEAST_PAIRS, alternate, compare
 
 from benchmarker import Bench, Data, open_bench
 from benchmarker.worker.bench import BATCHES
-from benchmarker_problems.resnet import SETTINGS
+from benchmarker_problems.resnet import SETTINGS, Resnet
 
 
 @click.command()
@@ -45,8 +45,10 @@ def main(processes: int, seconds: float, process: tuple[str, str] | None, **opti
 
 def theirs(bench: Bench, data: Data) -> Callable[[], Any]:
     """Return a step of torchvision's model on the same batches."""
-    made = torchvision_models().get_model(f"resnet{bench.problem.size}")
-    layout = torch.channels_last if bench.problem.layout == "channels_last" else torch.contiguous_format
+    problem = bench.problem
+    assert isinstance(problem, Resnet)
+    made = torchvision_models().get_model(f"resnet{problem.size}")
+    layout = torch.channels_last if problem.layout == "channels_last" else torch.contiguous_format
     made = made.to(memory_format=layout)
     batches: Iterator[tuple[torch.Tensor, torch.Tensor]] = cycle([put(batch, layout) for batch in data.batches])
     if bench.case.mode == "inference":

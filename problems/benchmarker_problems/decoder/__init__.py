@@ -5,14 +5,14 @@ framework. Everything else of it stands here.
 """
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import PRECISIONS, Cost, Data, Divides, Generates, Mode, Precision, Work
+from benchmarker import PRECISIONS, Cost, Mode, Work
 from benchmarker_problems import attention
 from benchmarker_problems.attention import IMPL_HELP, Impl
 from benchmarker_problems.decoder.reference import forward
@@ -24,48 +24,34 @@ from benchmarker_problems.generation import (
     NewTokens,
     PhaseOption,
     PromptLen,
-    accelerator_defaults,
-    cache_bytes,
     cache_shape,
-    engine_options,
     fill_lengths,
     phase_title,
-    phases,
-    refuse_phase,
     small_lengths,
-    token_batches,
 )
-from benchmarker_problems.generation.reference import generated
-from benchmarker_problems.generation.work import Pass, attention_parts, cost, passes, phase_scopes
-from benchmarker_problems.layers import DERIVED, Shapes, fill, linear_shapes, norm_shapes, require_multiples, size_of
-from benchmarker_problems.layers.data import draw
-from benchmarker_problems.layers.reference import Pullback, Weights, cross_entropy
-from benchmarker_problems.layers.work import Layers, added, times, update
-from benchmarker_problems.parallel import divides_batch, refuse_undivided, small_widths
+from benchmarker_problems.generation.language_model import LanguageModel
+from benchmarker_problems.generation.work import Pass, attention_parts, cost, phase_scopes
+from benchmarker_problems.layers import DERIVED, Shapes, fill, linear_shapes, norm_shapes, require_multiples
+from benchmarker_problems.layers.reference import Gradients, Pullback, Weights
+from benchmarker_problems.layers.work import Layers, times
+from benchmarker_problems.parallel import divides_batch, small_widths
 from benchmarker_problems.quantization import (
     WeightTypeOption,
-    dequantized,
-    quantized,
     require_quantizable,
-    types,
-    weight_bytes,
 )
 from benchmarker_problems.steps import (
-    ADAMW,
     MICROBATCHES_HELP,
     RECOMPUTE_HELP,
-    refuse_without_backward,
     step_scopes,
     steps_title,
 )
-from benchmarker_problems.steps.reference import steps
 
 Sizes = Mapping[Any, Mapping[str, Any]]
 """The dimensions of each size by name."""
 
 
 @dataclass(frozen=True)
-class Decoder(Divides, Generates):
+class Decoder(LanguageModel):
     """A decoder: forward only, forward and backward, or training with AdamW.
 
     `inference` returns the logits of every position. The loss is the mean cross-entropy of the next token.
@@ -78,6 +64,8 @@ class Decoder(Divides, Generates):
 
     sizes: ClassVar[Sizes]
     contexts: ClassVar[Mapping[Any, int]]
+    divided_widths = ("n_kv_head", "d_model", "d_ff")
+
     size: str
     n_layer: Annotated[int, Meta(ge=1, description="transformer blocks")] = DERIVED
     d_model: Annotated[int, Meta(ge=1, description="width of the model, an even multiple of n_head")] = DERIVED
@@ -109,11 +97,6 @@ class Decoder(Divides, Generates):
             raise ValueError(f"d_model={self.d_model} is not an even multiple of n_head={self.n_head}")
 
     @property
-    def head_dim(self) -> int:
-        """Width of one head."""
-        return self.d_model // self.n_head
-
-    @property
     def heads(self) -> tuple[int, int, int]:
         """Numbers of heads of queries, keys and values, in the order of the fused projection."""
         return self.n_head, self.n_kv_head, self.n_kv_head
@@ -127,10 +110,6 @@ class Decoder(Divides, Generates):
     def cache_shape(self) -> tuple[int, int, int, int]:
         """Blocks, and the shape of the keys, and of the values, in each."""
         return cache_shape(self, self.n_kv_head)
-
-    def grown(self) -> Self:
-        """Return the same model with a batch that is larger by the number of devices."""
-        return replace(self, batch_size=self.devices * self.batch_size)
 
     @abstractmethod
     def own_size(self) -> str:
@@ -202,16 +181,8 @@ class Decoder(Divides, Generates):
         weight_bytes = self.weight_bytes(precision)
         return cost(self, mode, precision, weight_bytes=weight_bytes, d_kv=d_kv, block_flops=block_flops, unread=unread)
 
-    def parts(self, mode: Mode, precision: str) -> Mapping[str, Work]:
-        """Return the work of every scope of the model; the scopes of a block count for all blocks."""
-        backward = mode != "inference"
-        parts = added(
-            times(self.microbatches * each.count, self._pass(precision, each, backward)) for each in passes(self)
-        )
-        parts["optimizer"] = update(ADAMW.WEIGHTS_MOVED * self.weight_bytes(precision))
-        return {name: parts[name] for name in self.scopes(mode)}
-
-    def _pass(self, precision: str, each: Pass, backward: bool) -> dict[str, Work]:
+    def pass_parts(self, precision: str, each: Pass, backward: bool) -> Mapping[str, Work]:
+        """Return the work of every scope in a pass of a microbatch, but that of the optimizer."""
         batch_size = self.batch_size // self.microbatches
         layers = Layers(batch_size * each.tokens, precision, backward, self.weight_type)
         head = Layers(batch_size * each.logits, precision, backward, "full" if self.tied_head else self.weight_type)
@@ -234,18 +205,11 @@ class Decoder(Divides, Generates):
             "next_token": head.pointwise(self.vocab_size, 0),
         }
 
-    def refuse(self, mode: Mode) -> None:
-        """Refuse in inference what concerns the backward pass, phases elsewhere, and what devices cannot divide."""
-        refuse_phase(self, mode)
-        refuse_undivided(
-            mode,
-            self.parallel,
-            self.devices,
-            batch_size=self.batch_size,
-            microbatches=self.microbatches,
-            widths={name: getattr(self, name) for name in ("n_kv_head", "d_model", "d_ff")},
-        )
-        refuse_without_backward(mode, recompute=self.recompute, microbatches=self.microbatches)
+    def forward(
+        self, weights: Weights, tokens_BT: np.ndarray, impl: Impl = "einsum"
+    ) -> tuple[np.ndarray, Callable[[np.ndarray], Gradients]]:
+        """Return the logits of every position in NumPy, and the function from their gradient to those of weights."""
+        return forward(weights, tokens_BT, self, impl)
 
     def recomputed_flops(self, *, scores: bool) -> int:
         """Return the FLOPs that a backward pass repeats: Q·Kᵀ if `scores`, as fused kernels do, and blocks if asked."""
@@ -280,27 +244,6 @@ class Decoder(Divides, Generates):
             shapes if self.tied_head else shapes | linear_shapes("lm_head", self.d_model, self.vocab_size, bias=False)
         )
 
-    def parameter_count(self) -> int:
-        """Return the number of weights; a tied output head shares those of the embedding."""
-        return size_of(self.weight_shapes())
-
-    def weight_bytes(self, precision: str) -> int:
-        """Return the bytes of the weights as they are stored."""
-        return weight_bytes(self.weight_shapes(), self.weight_type, precision)
-
-    def types(self, precision: str) -> Precision:
-        """Return the types of the precision, with that of the weights of linear layers."""
-        return types(self, precision)
-
-    def weights(self, precision: str, rng: np.random.Generator) -> dict[str, np.ndarray]:
-        """Draw weights as for GPT-2, random gains too."""
-        return draw(self.weight_shapes(), precision, rng, residuals=2 * self.n_layer)
-
-    def data(self, precision: str, rng: np.random.Generator, batches: int) -> Data:
-        """Draw weights, which may then be quantised, and tokens that can be learned."""
-        weights = quantized(self.weights(precision, rng), self.weight_type)
-        return Data(weights, token_batches(self, rng, batches))
-
     def small(self) -> Self:
         """Return at most two layers with dimensions that all differ, and groups of queries if there are any.
 
@@ -318,46 +261,4 @@ class Decoder(Divides, Generates):
             vocab_size=97,
             batch_size=3 * self.microbatches * (self.devices if divides_batch(self.parallel) else 1),
             **lengths,
-        )
-
-    def in_fp64(self) -> Self:
-        """Return the same step with attention by products: fused ones may have no fp64."""
-        return replace(self, impl="matmul")
-
-    @classmethod
-    def accelerator_defaults(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the defaults on accelerators; in a phase, without the length and attention of whole sequences."""
-        return accelerator_defaults(cls.accelerator, given)
-
-    def phases(self) -> Mapping[str, tuple[int, Self]]:
-        """Return the prompt and the tokens after it; a single phase, or a step without one, as it is."""
-        return phases(self)
-
-    def cache_bytes(self, precision: str) -> int:
-        """Return the bytes of the keys and values that a phase has room for."""
-        return cache_bytes(self, precision)
-
-    def check_steps(self) -> int:
-        """Return the tokens that a phase `decode` chooses before it begins again."""
-        return self.new_tokens if self.phase == "decode" else 1
-
-    @classmethod
-    def engine_options(cls, slots: int, positions: int) -> Mapping[str, Any]:
-        """Return the options of an engine with so many slots and positions in each."""
-        return engine_options(slots, positions)
-
-    def logits(self, data: Data, tokens: np.ndarray) -> np.ndarray:
-        """Return the logits after every token, without a cache."""
-        return forward(dequantized(data.weights), tokens, self)[0]
-
-    def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
-        """Yield the logits; or the loss and the gradient of each weight; or the loss before each AdamW step."""
-        if self.phase != "none":
-            return generated(data, self, lambda weights, tokens_BT: forward(weights, tokens_BT, self)[0])
-        return steps(
-            data,
-            mode,
-            "logits",
-            lambda weights, batch: forward(weights, batch["tokens"], self),
-            lambda logits_BTV, batch: cross_entropy(logits_BTV, batch["targets"]),
         )

@@ -8,7 +8,6 @@ largest logit is chosen (greedy), and no token ends a sequence.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from itertools import chain, cycle, repeat
 from math import prod
@@ -17,7 +16,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import PRECISIONS, Data, Mode, Token, UserError
+from benchmarker import Data, Token
 from benchmarker_problems.layers import DERIVED
 from benchmarker_problems.layers.data import next_tokens, sequences
 
@@ -97,36 +96,10 @@ def fill_lengths(problem: Any, context: int | None) -> None:
         raise ValueError(f"cache={problem.cache} needs a phase")
 
 
-def accelerator_defaults(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the defaults on accelerators that suit a phase: a cache that fits, and an attention that all have."""
-    phase = given.get("phase", "none")
-    unsuited = {"none": (), "prefill": ("seq_len",)}.get(phase, ("seq_len", "impl"))
-    return {name: value for name, value in defaults.items() if name not in unsuited}
-
-
-def engine_options(slots: int, positions: int) -> dict[str, Any]:
-    """Return the options of an engine with room for so many positions in each slot."""
-    room = max(positions, 2)
-    lengths = {"prompt_len": 0, "depth": room - 1, "new_tokens": 1, "seq_len": room}
-    return {"phase": "decode", "decoding": "greedy", "cache": "fit", "batch_size": slots, **lengths}
-
-
 def positions(problem: Any) -> int:
     """Return the positions that a phase fills; the last token that is chosen has none."""
     last: bool = problem.phase == "generate"
     return int(problem.prompt_len + problem.depth + problem.new_tokens) - last
-
-
-def phases(problem: Any) -> dict[str, tuple[int, Any]]:
-    """Return how often each phase runs in a step, and its parameters alone: `generate` consists of the two others."""
-    p = problem
-    if p.phase != "generate":
-        return {"step" if p.phase == "none" else p.phase: (1, p)}
-    found = {"prefill": (1, replace(p, phase="prefill", new_tokens=0))}
-    if p.new_tokens > 1:
-        decode = replace(p, phase="decode", prompt_len=0, depth=p.prompt_len, new_tokens=p.new_tokens - 1)
-        found["decode"] = (p.new_tokens - 1, decode)
-    return found
 
 
 def cache_shape(problem: Any, n_kv_head: int) -> tuple[int, int, int, int]:
@@ -154,17 +127,6 @@ def page_table(problem: Any) -> np.ndarray | None:
     page_BP = np.random.default_rng(0).permutation(prod(shape)).reshape(shape)
     page_BKP: np.ndarray = page_BP[:, None] * heads + np.arange(heads)[:, None]
     return page_BKP.reshape(-1, shape[1]).astype(np.int32)
-
-
-def cache_bytes(problem: Any, precision: str) -> int:
-    """Return the bytes that the keys and values of a phase have room for."""
-    return 0 if problem.phase == "none" else 2 * prod(problem.cache_shape) * PRECISIONS[precision].compute_bytes
-
-
-def refuse_phase(problem: Any, mode: Mode) -> None:
-    """Raise `UserError` if a phase is combined with a backward pass."""
-    if problem.phase != "none" and mode != "inference":
-        raise UserError(f"--phase={problem.phase} needs --mode=inference")
 
 
 def phase_title(problem: Any) -> str:

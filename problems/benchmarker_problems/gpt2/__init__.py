@@ -3,9 +3,9 @@
 As published (Radford et al., 2019), with a bias in every linear layer, but without dropout.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 import numpy as np
 from msgspec import Meta
@@ -14,11 +14,7 @@ from benchmarker import (
     PRECISIONS,
     Collective,
     Cost,
-    Data,
-    Divides,
-    Generates,
     Mode,
-    Precision,
     Problem,
     Published,
     Work,
@@ -33,50 +29,34 @@ from benchmarker_problems.generation import (
     NewTokens,
     PhaseOption,
     PromptLen,
-    accelerator_defaults,
-    cache_bytes,
     cache_shape,
-    engine_options,
     fill_lengths,
     phase_title,
-    phases,
-    refuse_phase,
     small_lengths,
-    token_batches,
 )
-from benchmarker_problems.generation.reference import generated
-from benchmarker_problems.generation.work import PHASE_FORMULA, Pass, attention_parts, cost, passes, phase_scopes
+from benchmarker_problems.generation.language_model import LanguageModel
+from benchmarker_problems.generation.work import PHASE_FORMULA, Pass, attention_parts, cost, phase_scopes
 from benchmarker_problems.gpt2.reference import forward
 from benchmarker_problems.layers import DERIVED, Shapes, block_shapes, fill, norm_shapes, require_multiples, size_of
-from benchmarker_problems.layers.data import draw
-from benchmarker_problems.layers.reference import cross_entropy
+from benchmarker_problems.layers.reference import Gradients, Weights
 from benchmarker_problems.layers.work import (
     Layers,
-    added,
     block_parts,
     block_recomputed_flops,
     block_scopes,
     times,
-    update,
 )
-from benchmarker_problems.parallel import collectives, divides_batch, refuse_undivided, small_widths
+from benchmarker_problems.parallel import collectives, divides_batch, small_widths
 from benchmarker_problems.quantization import (
     WeightTypeOption,
-    dequantized,
-    quantized,
     require_quantizable,
-    types,
-    weight_bytes,
 )
 from benchmarker_problems.steps import (
-    ADAMW,
     MICROBATCHES_HELP,
     RECOMPUTE_HELP,
-    refuse_without_backward,
     step_scopes,
     steps_title,
 )
-from benchmarker_problems.steps.reference import steps
 
 Size = Literal["small", "medium", "large", "xl", "2.7b"]
 SIZES: Mapping[Size, Mapping[str, int]] = {
@@ -101,7 +81,7 @@ CONTEXTS: Mapping[Size, int] = {**dict.fromkeys(PUBLISHED, POSITIONS), "2.7b": 2
 
 
 @dataclass(frozen=True)
-class Gpt2(Divides, Generates):
+class Gpt2(LanguageModel):
     """GPT-2: forward only, forward and backward, or training with AdamW.
 
     `inference` returns the logits of every position. The loss is the mean cross-entropy of the next token.
@@ -117,6 +97,8 @@ class Gpt2(Divides, Generates):
         "bytes = weights, tokens and logits once; 2·weights with backward; 7·weights with AdamW's two moments\n"
         + PHASE_FORMULA
     )
+
+    divided_widths = ("n_head", "d_model", "d_ff")
 
     size: Annotated[Size, Meta(description="published size; the five options below override it")] = "small"
     n_layer: Annotated[int, Meta(ge=1, description="transformer blocks")] = DERIVED
@@ -150,18 +132,9 @@ class Gpt2(Divides, Generates):
         return max(POSITIONS, self.seq_len)
 
     @property
-    def head_dim(self) -> int:
-        """Width of one head."""
-        return self.d_model // self.n_head
-
-    @property
     def cache_shape(self) -> tuple[int, int, int, int]:
         """Blocks, and the shape of the keys, and of the values, in each."""
         return cache_shape(self, self.n_head)
-
-    def grown(self) -> Self:
-        """Return the same model with a batch that is larger by the number of devices."""
-        return replace(self, batch_size=self.devices * self.batch_size)
 
     def title(self, mode: Mode) -> str:
         """Return the size (L layers, width d, H heads unless it is published), the mode, B and T.
@@ -203,16 +176,8 @@ class Gpt2(Divides, Generates):
             self, mode, precision, weight_bytes=weight_bytes, d_kv=self.d_model, block_flops=of_block, unread=unread
         )
 
-    def parts(self, mode: Mode, precision: str) -> Mapping[str, Work]:
-        """Return the work of every scope of the model; the scopes of a block count for all blocks."""
-        backward = mode != "inference"
-        parts = added(
-            times(self.microbatches * each.count, self._pass(precision, each, backward)) for each in passes(self)
-        )
-        parts["optimizer"] = update(ADAMW.WEIGHTS_MOVED * self.weight_bytes(precision))
-        return {name: parts[name] for name in self.scopes(mode)}
-
-    def _pass(self, precision: str, each: Pass, backward: bool) -> dict[str, Work]:
+    def pass_parts(self, precision: str, each: Pass, backward: bool) -> Mapping[str, Work]:
+        """Return the work of every scope in a pass of a microbatch, but that of the optimizer."""
         batch_size = self.batch_size // self.microbatches
         layers = Layers(batch_size * each.tokens, precision, backward, self.weight_type)
         head = Layers(batch_size * each.logits, precision, backward)
@@ -229,19 +194,6 @@ class Gpt2(Divides, Generates):
             "next_token": head.pointwise(self.vocab_size, 0),
         }
 
-    def refuse(self, mode: Mode) -> None:
-        """Refuse in inference what concerns the backward pass, phases elsewhere, and what devices cannot divide."""
-        refuse_phase(self, mode)
-        refuse_undivided(
-            mode,
-            self.parallel,
-            self.devices,
-            batch_size=self.batch_size,
-            microbatches=self.microbatches,
-            widths={name: getattr(self, name) for name in ("n_head", "d_model", "d_ff")},
-        )
-        refuse_without_backward(mode, recompute=self.recompute, microbatches=self.microbatches)
-
     def collectives(self, mode: Mode, precision: str) -> tuple[Collective, ...]:
         """Return what the devices exchange in a step of training."""
         types = PRECISIONS[precision]
@@ -255,23 +207,6 @@ class Gpt2(Divides, Generates):
             sum_bytes=self.batch_size * self.seq_len * self.d_model * types.compute_bytes,
             recompute=self.recompute,
         )
-
-    def parameter_count(self) -> int:
-        """Return the number of weights; the output head shares those of the embedding."""
-        return size_of(self.weight_shapes())
-
-    def weight_bytes(self, precision: str) -> int:
-        """Return the bytes of the weights as they are stored."""
-        return weight_bytes(self.weight_shapes(), self.weight_type, precision)
-
-    def types(self, precision: str) -> Precision:
-        """Return the types of the precision, with that of the weights of linear layers."""
-        return types(self, precision)
-
-    def data(self, precision: str, rng: np.random.Generator, batches: int) -> Data:
-        """Draw GPT-2's initial weights, random biases and gains too, which may then be quantised, and tokens."""
-        weights = draw(self.weight_shapes(), precision, rng, residuals=2 * self.n_layer)
-        return Data(quantized(weights, self.weight_type), token_batches(self, rng, batches))
 
     def small(self) -> Self:
         """Return at most two layers with dimensions that all differ; every fused kernel supports a head size of 16.
@@ -291,49 +226,11 @@ class Gpt2(Divides, Generates):
             **small_lengths(self),
         )
 
-    def in_fp64(self) -> Self:
-        """Return the same step with attention by products: fused ones may have no fp64."""
-        return replace(self, impl="matmul")
-
-    @classmethod
-    def accelerator_defaults(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the defaults on accelerators; in a phase, without the length and attention of whole sequences."""
-        return accelerator_defaults(cls.accelerator, given)
-
-    def phases(self) -> Mapping[str, tuple[int, Self]]:
-        """Return the prompt and the tokens after it; a single phase, or a step without one, as it is."""
-        return phases(self)
-
-    def cache_bytes(self, precision: str) -> int:
-        """Return the bytes of the keys and values that a phase has room for."""
-        return cache_bytes(self, precision)
-
-    def check_steps(self) -> int:
-        """Return the tokens that a phase `decode` chooses before it begins again."""
-        return self.new_tokens if self.phase == "decode" else 1
-
-    @classmethod
-    def engine_options(cls, slots: int, positions: int) -> Mapping[str, Any]:
-        """Return the options of an engine with so many slots and positions in each."""
-        return engine_options(slots, positions)
-
-    def logits(self, data: Data, tokens: np.ndarray) -> np.ndarray:
-        """Return the logits after every token, without a cache."""
-        return forward(dequantized(data.weights), tokens, self.n_layer, self.n_head)[0]
-
-    def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
-        """Yield the logits; or the loss and the gradient of each weight; or the loss before each AdamW step."""
-        if self.phase != "none":
-            return generated(
-                data, self, lambda weights, tokens_BT: forward(weights, tokens_BT, self.n_layer, self.n_head)[0]
-            )
-        return steps(
-            data,
-            mode,
-            "logits",
-            lambda weights, batch: forward(weights, batch["tokens"], self.n_layer, self.n_head),
-            lambda logits_BTV, batch: cross_entropy(logits_BTV, batch["targets"]),
-        )
+    def forward(
+        self, weights: Weights, tokens_BT: np.ndarray, impl: Impl = "einsum"
+    ) -> tuple[np.ndarray, Callable[[np.ndarray], Gradients]]:
+        """Return the logits of every position in NumPy, and the function from their gradient to those of weights."""
+        return forward(weights, tokens_BT, self.n_layer, self.n_head, impl)
 
     def recomputed_flops(self, *, scores: bool) -> int:
         """Return the FLOPs that a backward pass repeats in the blocks; `scores`: fused kernels repeat Q·Kᵀ."""

@@ -2,7 +2,6 @@
 
 from benchmarker import Case, Data, Support, Workload, hookimpl
 from benchmarker_problems.gpt2 import Gpt2
-from benchmarker_problems.gpt2.reference import forward
 from benchmarker_problems.steps.numpy import DONE, workload
 
 
@@ -15,7 +14,6 @@ def describe_workload() -> Support:
 @hookimpl
 def build_workload(case: Case, problem: Gpt2, data: Data) -> Workload:
     """Build a step: the logits of one batch."""
-    p = problem
     return workload(
-        case, data, "logits", lambda weights, batch: forward(weights, batch["tokens"], p.n_layer, p.n_head, p.impl)
+        case, data, "logits", lambda weights, batch: problem.forward(weights, batch["tokens"], problem.impl)
     )

@@ -1,7 +1,6 @@
 """Llama in NumPy: the functions of the reference, on BLAS, in the type of the weights."""
 
 from benchmarker import Case, Data, Support, Workload, hookimpl
-from benchmarker_problems.decoder.reference import forward
 from benchmarker_problems.llama import Llama
 from benchmarker_problems.steps.numpy import DONE, workload
 
@@ -16,8 +15,5 @@ def describe_workload() -> Support:
 def build_workload(problem: Llama, case: Case, data: Data) -> Workload:
     """Build a step: the logits of one batch."""
     return workload(
-        case,
-        data,
-        "logits",
-        lambda weights, batch: forward(weights, batch["tokens"], problem, problem.impl),
+        case, data, "logits", lambda weights, batch: problem.forward(weights, batch["tokens"], problem.impl)
     )

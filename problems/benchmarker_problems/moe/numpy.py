@@ -1,7 +1,6 @@
 """Mixture of experts in NumPy: the functions of the reference, on BLAS, one expert after the other."""
 
 from benchmarker import Case, Data, Support, Workload, hookimpl
-from benchmarker_problems.decoder.reference import forward
 from benchmarker_problems.moe import Moe
 from benchmarker_problems.steps.numpy import DONE, workload
 
@@ -16,8 +15,5 @@ def describe_workload() -> Support:
 def build_workload(problem: Moe, case: Case, data: Data) -> Workload:
     """Build a step: the logits of one batch."""
     return workload(
-        case,
-        data,
-        "logits",
-        lambda weights, batch: forward(weights, batch["tokens"], problem, problem.impl),
+        case, data, "logits", lambda weights, batch: problem.forward(weights, batch["tokens"], problem.impl)
     )
