@@ -24,9 +24,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from benchmarker.traces.events import codes
+from benchmarker.traces.events import codes, texts_of
 from benchmarker.traces.intervals import Covered, nest
-from benchmarker.traces.wall_time import KERNEL_WAIT_NS, SYNC, calls_named, launch_rows, on_device
+from benchmarker.traces.wall_time import KERNEL_WAIT_NS, SYNC, calls_by_thread, calls_named, launch_rows, on_device
 
 _WAIT_EVENT = re.compile(r"StreamWaitEvent")
 _QUERY = re.compile(r"(Event|Stream)Query")
@@ -71,8 +71,7 @@ def critical_path(events: pd.DataFrame, step: int | None = None) -> pd.DataFrame
     made = pd.DataFrame(segments, columns=Segment._fields)
     row = made["row"].to_numpy().astype(np.int64)
     for column, source in {"name": "name", "op": "op", "scope": "leaf", "category": "category"}.items():
-        texts = np.append(events[source].astype(object).to_numpy(), "")
-        made[column] = texts[row]
+        made[column] = texts_of(events[source], row)
     made.loc[~made["kind"].isin(["kernel", "copy"]), "category"] = ""
     covered = Covered.of(events, rows) if segments else None
     since, until = (made[name].to_numpy().astype(np.int64) for name in ("begin_ns", "end_ns"))
@@ -108,14 +107,9 @@ class _Walk:
         self.by_end = rows.index.to_numpy()[np.argsort(self.end[rows.index], kind="stable")]
         self.ends = self.end[self.by_end]
         self.busy = Covered.union(self.begin[rows.index], self.end[rows.index])
-        self.syncs = dict(self._by_thread(calls_named(events, SYNC)))
+        self.syncs = calls_by_thread(events, SYNC)
         self.event_waits = np.sort(self.begin[calls_named(events, _WAIT_EVENT)])
         self.hosts = _Hosts(events)
-
-    def _by_thread(self, rows: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-        for thread in np.unique(self.track[rows]).tolist():
-            own = rows[self.track[rows] == thread]
-            yield thread, own[np.argsort(self.begin[own], kind="stable")]
 
     def _earlier(self, rows: np.ndarray) -> np.ndarray:
         """The work before each on its stream."""

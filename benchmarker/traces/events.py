@@ -205,6 +205,17 @@ def codes(column: pd.Series) -> np.ndarray:
     return numbers.astype(np.int32)
 
 
+def matching(column: pd.Series, test: Callable[[str], object]) -> np.ndarray:
+    """Which rows of a text column pass a test of their text; each text is tested once."""
+    passes: np.ndarray = np.array([bool(test(text)) for text in column.cat.categories], bool)[codes(column)]
+    return passes
+
+
+def texts_of(column: pd.Series, rows: np.ndarray) -> np.ndarray:
+    """The texts of a text column in some rows; empty for row -1."""
+    return np.where(rows < 0, "", column.array.take(rows, allow_fill=True).astype(object))
+
+
 def with_missing(events: pd.DataFrame) -> pd.DataFrame:
     """The table for further analysis by the user: values that mean "none" become missing values."""
     texts = {name: events[name].cat.remove_categories([""]) for name in TEXTS if "" in events[name].cat.categories}

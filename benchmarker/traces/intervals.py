@@ -222,14 +222,7 @@ def extended(end: np.ndarray, nested: Nest) -> np.ndarray:
 
 def union_ns(begin: np.ndarray, end: np.ndarray) -> int:
     """Length of the union of intervals, in ns."""
-    if not len(begin):
-        return 0
-    order = np.argsort(begin, kind="stable")
-    first, last = begin[order], np.maximum.accumulate(end[order])
-    new = np.ones(len(first), bool)
-    new[1:] = first[1:] > last[:-1]
-    starts = np.flatnonzero(new)
-    return int((last[np.append(starts[1:], len(first)) - 1] - first[starts]).sum())
+    return Covered.union(begin, end).wall_ns if len(begin) else 0
 
 
 COMMUNICATION = "communication"

@@ -8,14 +8,12 @@ allowed.
 from __future__ import annotations
 
 import contextlib
-import gzip
 import http.client
 import platform
 import re
 import shutil
 import subprocess
 import sys
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager, suppress
@@ -25,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from benchmarker.api.errors import UserError
-from benchmarker.files import regular
 from benchmarker.hooks.registry import needing
 from benchmarker.traces import profile_files
+from benchmarker.traces.formats.reading import Source
 from benchmarker.traces.profile_files import Profile, names
 
 if TYPE_CHECKING:
@@ -99,10 +97,8 @@ def _one_line(error: duckdb.Error) -> str:
 
 PROGRAMS = ("trace_processor_shell", "trace_processor")
 _START_S = 60
-_CHUNK_BYTES = 1 << 20
 _TAIL_BYTES = 64
 _MESSAGE_CHARACTERS = 300
-_GZIP = b"\x1f\x8b"
 _SCRIPT = b"#!"
 _TABLES = "https://perfetto.dev/docs/analysis/sql-tables lists the tables"
 
@@ -253,16 +249,15 @@ def _chunks(path: Path) -> Iterator[bytes]:
     """Yield the decompressed bytes of a trace. Raises `UserError` if it is empty, or is JSON and cut off."""
     first = last = b""
     try:
-        with regular.opened(path) as raw:
-            packed = raw.read(len(_GZIP)) == _GZIP
-            raw.seek(0)
-            with gzip.GzipFile(fileobj=raw) if packed else raw as file:
-                while chunk := file.read(_CHUNK_BYTES):
-                    first = first or chunk.lstrip()[:1]
-                    last = (last + chunk[-_TAIL_BYTES:])[-_TAIL_BYTES:]
-                    yield chunk
-    except (OSError, EOFError, zlib.error) as error:
-        raise _unreadable(path, error) from error
+        source = Source(path)
+        for chunk in source.pieces():
+            first = first or chunk.lstrip()[:1]
+            last = (last + chunk[-_TAIL_BYTES:])[-_TAIL_BYTES:]
+            yield chunk
+    except UserError as error:
+        raise _unreadable(path, str(error).removeprefix(f"{path}: ")) from error
+    if source.cut_short:
+        raise _unreadable(path, "the compressed file is cut short")
     if not first:
         raise _unreadable(path, "it is empty")
     closing = {b"{": b"}", b"[": b"]"}.get(first)

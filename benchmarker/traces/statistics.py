@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from benchmarker.traces.events import MEMORY, ON_DEVICE, codes, grouped, words
+from benchmarker.traces.events import MEMORY, ON_DEVICE, codes, grouped, matching, texts_of, words
 from benchmarker.traces.formats.notation import Gemm, parse
 from benchmarker.traces.intervals import extended, inherit, nest
 
@@ -271,18 +271,16 @@ def timeline(events: pd.DataFrame) -> pd.DataFrame:
     of the device after it. `op`, `category`, `scope`, `phase` and `step` are those of the op that did it.
     """
     rows = events[events["kind"] == "memory"].sort_values("ts_ns", kind="stable")
-    allocating = np.array([bool(_ALLOCATING.match(name)) for name in events["name"].cat.categories], bool)
-    doing = (events["kind"] == "op").to_numpy() & ~allocating[codes(events["name"])]
+    doing = (events["kind"] == "op").to_numpy() & ~matching(events["name"], _ALLOCATING.match)
     op = inherit(events["parent_id"].to_numpy(), np.where(doing, np.arange(len(events)), -1))[rows.index]
-    texts = {name: np.append(events[name].astype(object).to_numpy(), "")[op] for name in ("name", "category")}
     columns = MEMORY if len(rows) else ()
     return pd.DataFrame(
         {
             "ts_ns": rows["ts_ns"].to_numpy(),
             "device": rows["name"].astype(object).to_numpy(),
             **{name: rows[name].to_numpy().astype(np.int64) for name in columns},
-            "op": texts["name"],
-            "category": texts["category"],
+            "op": texts_of(events["name"], op),
+            "category": texts_of(events["category"], op),
             "scope": rows["leaf"].astype(object).to_numpy(),
             "phase": rows["phase"].astype(object).to_numpy(),
             "step": rows["step"].to_numpy(),

@@ -12,7 +12,7 @@ from benchmarker.records.profile import DeviceTime, Scope, Trace
 from benchmarker.traces.attribution.attribute import Attributed
 from benchmarker.traces.attribution.categories import UNCATEGORISED
 from benchmarker.traces.attribution.graphs import GRAPH
-from benchmarker.traces.events import ON_DEVICE, codes, grouped
+from benchmarker.traces.events import ON_DEVICE, codes, grouped, matching
 from benchmarker.traces.formats.reading import Reading
 from benchmarker.traces.intervals import Covered, Overlap, inherit, union_ns
 from benchmarker.traces.statistics import work
@@ -114,11 +114,8 @@ def _captured(rows: pd.DataFrame) -> list[str]:
 
 def _by_graph(events: pd.DataFrame, rows: pd.DataFrame) -> pd.Series:
     """Which rows are parts of graphs whose launch is in no op."""
-    launching = np.array([bool(GRAPH.search(name)) for name in events["name"].cat.categories], bool)
     launch = rows["parent_id"].to_numpy()
-    if not launching.any():
-        return pd.Series(False, rows.index)
-    return (rows["op"] == "") & (launch >= 0) & launching[codes(events["name"])][launch]
+    return (rows["op"] == "") & (launch >= 0) & matching(events["name"], GRAPH.search)[launch]
 
 
 def _share(rows: pd.DataFrame, chosen: pd.Series) -> str:

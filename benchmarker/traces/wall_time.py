@@ -21,13 +21,14 @@ work, and the queue's median is over time, not over changes.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from benchmarker.traces.events import ON_DEVICE, codes
+from benchmarker.traces.events import ON_DEVICE, codes, matching
 from benchmarker.traces.intervals import COMMUNICATION, Covered, union_ns
 
 BUSY = ("kernels", "collectives alone", "copies alone")
@@ -269,8 +270,15 @@ def on_device(events: pd.DataFrame) -> pd.DataFrame:
 
 def calls_named(events: pd.DataFrame, pattern: re.Pattern[str]) -> np.ndarray:
     """The rows of calls of the runtime in whose names a pattern is found."""
-    matching = np.array([bool(pattern.search(name)) for name in events["name"].cat.categories], bool)
-    return np.flatnonzero(matching[codes(events["name"])] & (events["kind"] == "runtime").to_numpy())
+    return np.flatnonzero(matching(events["name"], pattern.search) & (events["kind"] == "runtime").to_numpy())
+
+
+def calls_by_thread(events: pd.DataFrame, pattern: re.Pattern[str]) -> dict[int, np.ndarray]:
+    """The rows of such calls in the order of their begins, by the number of their thread."""
+    rows = calls_named(events, pattern)
+    rows = rows[np.argsort(events["ts_ns"].to_numpy()[rows], kind="stable")]
+    track = codes(events["track"])[rows]
+    return {thread: rows[track == thread] for thread in np.unique(track).tolist()}
 
 
 def idle_gaps(events: pd.DataFrame) -> pd.DataFrame:
@@ -281,12 +289,14 @@ def idle_gaps(events: pd.DataFrame) -> pd.DataFrame:
     """
     rows = on_device(events)
     covered = Covered.of(events, rows)
-    syncs = _Syncs(events)
+    syncs = calls_by_thread(events, SYNC)
     found = [_of_device(events, each, covered, syncs) for _, each in rows.groupby("device", observed=True)]
     return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
 
 
-def _of_device(events: pd.DataFrame, rows: pd.DataFrame, covered: Covered, syncs: _Syncs) -> pd.DataFrame:
+def _of_device(
+    events: pd.DataFrame, rows: pd.DataFrame, covered: Covered, syncs: Mapping[int, np.ndarray]
+) -> pd.DataFrame:
     launch = launch_rows(events, rows)
     begins, ends = events["ts_ns"].to_numpy(), (events["ts_ns"] + events["dur_ns"]).to_numpy()
     order = np.lexsort((begins[launch], rows["ts_ns"].to_numpy()))
@@ -305,7 +315,8 @@ def _of_device(events: pd.DataFrame, rows: pd.DataFrame, covered: Covered, syncs
     returned = np.where(known, ends[call], covered.end)
     a, b = since[gap], until[gap]
     late = np.where(known, asked > a, ~ended)
-    sync = np.where(late, syncs.at(a, asked, np.where(known, codes(events["track"])[call], -1)), -1)
+    thread = np.where(known, codes(events["track"])[call], -1)
+    sync = np.where(late, _calls_at(syncs, begins, ends, a, asked, thread), -1)
     ready = np.maximum(returned, _stream_free(track, end)[after])
     behind = known & ~late & (before >= 0) & (track[before] != track[after]) & (ready <= a)
     of = rows.iloc[order]
@@ -345,24 +356,22 @@ def _stream_free(track: np.ndarray, end: np.ndarray) -> np.ndarray:
     return free
 
 
-class _Syncs:
-    """The calls in which the host waits for the device."""
+def _calls_at(
+    calls: Mapping[int, np.ndarray],
+    begins: np.ndarray,
+    ends: np.ndarray,
+    time: np.ndarray,
+    before: np.ndarray,
+    thread: np.ndarray,
+) -> np.ndarray:
+    """The row of the call that a thread (-1: any) was in at each time and left no later than `before`; or -1.
 
-    def __init__(self, events: pd.DataFrame) -> None:
-        rows = calls_named(events, SYNC)
-        begin = events["ts_ns"].to_numpy()[rows]
-        self._rows = rows[np.argsort(begin, kind="stable")]
-        self._begin = np.sort(begin)
-        self._end = self._begin + events["dur_ns"].to_numpy()[self._rows]
-        self._track = codes(events["track"])[self._rows]
-
-    def at(self, time: np.ndarray, before: np.ndarray, track: np.ndarray) -> np.ndarray:
-        """The row of the call that a thread (-1: any) was in at each time and left no later than `before`; or -1."""
-        found = np.full(len(time), -1)
-        for each in np.unique(self._track).tolist():
-            own = self._track == each
-            begin, end, rows = self._begin[own], self._end[own], self._rows[own]
-            at = np.searchsorted(begin, time, side="right") - 1
-            inside = (at >= 0) & (end[at] > time) & (end[at] <= before) & ((track == each) | (track < 0))
-            found[inside] = rows[at[inside]]
-        return found
+    `begins` and `ends` are those of all rows.
+    """
+    inside = np.full(len(time), -1)
+    for number, rows in calls.items():
+        place = np.searchsorted(begins[rows], time, side="right") - 1
+        row = rows[place]
+        fits = (place >= 0) & (ends[row] > time) & (ends[row] <= before) & ((thread == number) | (thread < 0))
+        inside[fits] = row[fits]
+    return inside

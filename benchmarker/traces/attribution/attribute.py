@@ -8,7 +8,7 @@ its forward op. If the file contains the program, as JAX's files do, the scopes 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from benchmarker.traces.attribution.collectives import calls_of, meetings_ns, wi
 from benchmarker.traces.attribution.costs import counted_once, without_impossible
 from benchmarker.traces.attribution.graphs import HOW, captured_calls
 from benchmarker.traces.attribution.instructions import completed, from_programs
-from benchmarker.traces.events import Kinds, codes, grouped, words
+from benchmarker.traces.events import Kinds, codes, grouped, matching, words
 from benchmarker.traces.formats.reading import CPU, Reading
 from benchmarker.traces.intervals import Nest, busy, enclosed, inherit, nest
 
@@ -217,8 +217,7 @@ def _shapes(events: pd.DataFrame, kind: Kinds, op_row: np.ndarray) -> pd.Categor
 
 def _optimizing(events: pd.DataFrame, nested: Nest, kind: Kinds, launch: np.ndarray) -> np.ndarray:
     """Which rows an optimizer's step runs or launches, by the scope that `torch.optim` opens for it."""
-    names = events["name"]
-    step: np.ndarray = np.array([name.startswith(_OPTIMIZER) for name in names.cat.categories], bool)[codes(names)]
+    step = matching(events["name"], lambda name: name.startswith(_OPTIMIZER))
     if not step.any():
         return step
     found: np.ndarray = inherit(nested.parent, np.where(kind.scope & step, 1, -1)) > 0
@@ -307,7 +306,7 @@ def forward_rows(events: pd.DataFrame, reading: Reading, nested: Nest) -> tuple[
         forward[rows] = best
     _follow_slices(events, nested, begin, backward, forward)
     lacking = backward[forward[backward] < 0]
-    made = _named(events, _RESTORED.search)[lacking]
+    made = matching(events["name"], _RESTORED.search)[lacking]
     return inherit(nested.parent, forward), int((~made).sum()), int(made.sum())
 
 
@@ -319,7 +318,7 @@ def _follow_slices(
     Such a node, CopySlices, has a number that no forward op has. It calls the in-place op's own node
     (`CopySlices::apply` in PyTorch's torch/csrc/autograd/functions/tensor.cpp).
     """
-    named = _named(events, lambda name: name.endswith(_SLICES))
+    named = matching(events["name"], lambda name: name.endswith(_SLICES))
     lacking = np.zeros(len(forward), bool)
     lacking[backward] = named[backward] & (forward[backward] < 0)
     inner = backward[forward[backward] >= 0] if lacking.any() else backward[:0]
@@ -329,13 +328,6 @@ def _follow_slices(
         found = (above >= 0) & lacking[above]
         forward[above[found]] = forward[inner[found]]
         inner = above[found]
-
-
-def _named(events: pd.DataFrame, test: Callable[[str], object]) -> np.ndarray:
-    """Which rows have a name that passes a test."""
-    names = events["name"]
-    found: np.ndarray = np.array([bool(test(name)) for name in names.cat.categories], bool)[codes(names)]
-    return found
 
 
 def _last_with(numbers: np.ndarray, order: np.ndarray, wanted: np.ndarray) -> np.ndarray:
@@ -357,7 +349,7 @@ def phases(events: pd.DataFrame, reading: Reading, nested: Nest) -> np.ndarray:
     if reading.forward_thread is None:
         return np.full(len(events), UNKNOWN)
     is_op = (events["kind"] == "op").to_numpy()
-    is_node = _named(events, _NODE.match) & is_op
+    is_node = matching(events["name"], _NODE.match) & is_op
     backward = is_node | (reading.forward_thread > 0)
     own[backward] = BACKWARD
     inside = inherit(nested.parent, own) == BACKWARD

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 
@@ -28,17 +27,17 @@ class _Patterns(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Regular expressions of one category."""
 
     category: str
-    patterns: tuple[str, ...]
+    patterns: re.Pattern[str]
 
 
-class _Data(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The data file: see the comments in it."""
+class _Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The data file: see the comments in it. Of a table's rows, the first that matches wins."""
 
     categories: dict[str, str]
-    idle: tuple[str, ...]
-    instructions: tuple[str, ...]
-    products: tuple[str, ...]
-    updates: tuple[str, ...]
+    idle: frozenset[str]
+    instructions: re.Pattern[str]
+    products: re.Pattern[str]
+    updates: re.Pattern[str]
     hlo: tuple[_Opcodes, ...]
     own: tuple[_Patterns, ...]
     target: tuple[_Patterns, ...]
@@ -46,69 +45,16 @@ class _Data(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: tuple[_Patterns, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Opcode:
-    """The category of an HLO opcode and its rank: the lower the weight, the heavier the work."""
-
-    weight: int
-    category: str
-    alone: bool
-
-
-class _Table:
-    """Rows of patterns, one regular expression per row; the first row that matches wins."""
-
-    def __init__(self, rows: Iterable[_Patterns]) -> None:
-        self._rows = [(row.category, re.compile("|".join(row.patterns), re.VERBOSE)) for row in rows]
-
-    def find(self, prefix: str, text: str) -> tuple[str, str] | None:
-        """Category and rule of a lower-case text; the rule is the prefix and the matched text."""
-        if text:
-            for category, pattern in self._rows:
-                if match := pattern.search(text):
-                    return category, f"{prefix}:{match.group().strip()}"
-        return None
-
-
-@dataclass(frozen=True, slots=True)
-class _Rules:
-    """The data file, prepared for look-ups."""
-
-    categories: dict[str, str]
-    idle: frozenset[str]
-    opcodes: dict[str, _Opcode]
-    other: _Opcode
-    """The entry for opcodes that the file does not list."""
-    instructions: re.Pattern[str]
-    """Matches the names of ops and HLO instructions."""
-    products: re.Pattern[str]
-    """Matches the names of kernels that are matrix products even if an attention op launches them."""
-    updates: re.Pattern[str]
-    """Matches ops that update parameters if an optimizer's step runs them."""
-    own: _Table
-    target: _Table
-    op: _Table
-    name: _Table
-
-
 @cache
 def _rules() -> _Rules:
     text = files("benchmarker.traces.attribution").joinpath("categories.toml").read_text("utf-8")
-    data = msgspec.convert(tomllib.loads(text), _Data)
-    opcodes: dict[str, _Opcode] = {}
-    other = _Opcode(0, UNCATEGORISED, False)
-    for weight, row in enumerate(data.hlo):
-        for opcode in row.opcodes:
-            entry = _Opcode(weight, row.category, row.alone)
-            if opcode == "*":
-                other = entry
-            else:
-                opcodes[opcode] = entry
-    tables = (_Table(rows) for rows in (data.own, data.target, data.op, data.name))
-    instructions, products, updates = (
-        re.compile("|".join(each), re.VERBOSE) for each in (data.instructions, data.products, data.updates)
-    )
-    return _Rules(data.categories, frozenset(data.idle), opcodes, other, instructions, products, updates, *tables)
+    return msgspec.convert(tomllib.loads(text), _Rules, dec_hook=lambda _, rows: re.compile("|".join(rows), re.VERBOSE))
+
+
+@cache
+def _opcodes() -> dict[str, tuple[int, _Opcodes]]:
+    """The row of each opcode, and its number: the lower, the heavier the work. `*` stands for all other opcodes."""
+    return {opcode: (number, row) for number, row in enumerate(_rules().hlo) for opcode in row.opcodes}
 
 
 def categories() -> Mapping[str, str]:
@@ -145,28 +91,37 @@ def categorize(
     is_op = not op and rules.instructions.search(name) is not None
     return (
         _by_opcodes(rules, opcodes)
-        or rules.own.find("name", name)
-        or rules.target.find("hlo", target)
+        or _matched(rules.own, "name", name)
+        or _matched(rules.target, "hlo", target)
         or _by_op(rules, name, name if is_op else op)
-        or rules.name.find("name", name)
-        or rules.op.find("op", name)
+        or _matched(rules.name, "name", name)
+        or _matched(rules.op, "op", name)
         or (UNCATEGORISED, "")
     )
 
 
+def _matched(table: Sequence[_Patterns], prefix: str, text: str) -> tuple[str, str] | None:
+    """Category and rule of a lower-case text; the rule is the prefix and the matched text."""
+    for row in table if text else ():
+        if match := row.patterns.search(text):
+            return row.category, f"{prefix}:{match.group().strip()}"
+    return None
+
+
 def _by_op(rules: _Rules, name: str, op: str) -> tuple[str, str] | None:
     """Category and rule by the op that launched a kernel, or by the kernel's name if that is more particular."""
-    found = rules.op.find("op", op)
+    found = _matched(rules.op, "op", op)
     product = rules.products.search(name) if found and found[0] == "attention" and name != op else None
     return ("gemm", f"name:{product.group()}") if product else found
 
 
 def _by_opcodes(rules: _Rules, opcodes: Sequence[str]) -> tuple[str, str] | None:
     """Category and rule by the opcodes, ignoring those that do no work."""
-    members = {opcode: rules.opcodes.get(opcode, rules.other) for opcode in opcodes if opcode not in rules.idle}
+    of_opcode = _opcodes()
+    members = {opcode: of_opcode.get(opcode, of_opcode["*"]) for opcode in opcodes if opcode not in rules.idle}
     if not members:
         return None
-    members = {opcode: member for opcode, member in members.items() if not member.alone} or members
-    heaviest = min(members, key=lambda opcode: members[opcode].weight)
-    is_mixed = len({member.category for member in members.values()}) > 1
-    return members[heaviest].category, f"hlo:{heaviest}{' (mixed)' if is_mixed else ''}"
+    members = {opcode: member for opcode, member in members.items() if not member[1].alone} or members
+    heaviest = min(members, key=lambda opcode: members[opcode][0])
+    is_mixed = len({row.category for _, row in members.values()}) > 1
+    return members[heaviest][1].category, f"hlo:{heaviest}{' (mixed)' if is_mixed else ''}"

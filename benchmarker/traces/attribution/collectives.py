@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarker.traces.events import ON_DEVICE, codes, words
+from benchmarker.traces.events import ON_DEVICE, codes, matching, words
 from benchmarker.traces.formats.notation import COLLECTIVE_INTEGERS, COLLECTIVE_TEXTS, collective_kind
 from benchmarker.traces.intervals import COMMUNICATION, Nest, inherit
 
@@ -114,12 +114,10 @@ def _with_ops_around(events: pd.DataFrame, nested: Nest, chosen: np.ndarray) -> 
 
 def _named(events: pd.DataFrame, pattern: re.Pattern[str]) -> np.ndarray:
     """The ops whose names begin with a pattern."""
-    matching = np.array([bool(pattern.match(name)) for name in events["name"].cat.categories], bool)
-    found: np.ndarray = matching[codes(events["name"])] & (events["kind"] == "op").to_numpy()
-    return found
+    return matching(events["name"], pattern.match) & (events["kind"] == "op").to_numpy()
 
 
-_MEETING, _WAIT = "Rendezvous", "Wait: pending_threads"
+_MEETING, _WAIT = re.compile("Rendezvous"), re.compile("Wait: pending_threads")
 
 
 def meetings_ns(events: pd.DataFrame, nested: Nest) -> np.ndarray:
@@ -127,10 +125,7 @@ def meetings_ns(events: pd.DataFrame, nested: Nest) -> np.ndarray:
     found = np.full(len(events), -1)
     collective = ((events["category"] == COMMUNICATION) & (events["kind"] == "op")).to_numpy()
     within = inherit(nested.parent, np.where(collective, np.arange(len(events)), -1))
-    names, name = events["name"].cat.categories, codes(events["name"])
-    meeting, wait = (
-        np.array([text.startswith(begin) for text in names], bool)[name] & (within >= 0) for begin in (_MEETING, _WAIT)
-    )
+    meeting, wait = (matching(events["name"], begin.match) & (within >= 0) for begin in (_MEETING, _WAIT))
     found[within[meeting]] = 0
     np.add.at(found, within[wait & (found[within] >= 0)], events["dur_ns"].to_numpy()[wait & (found[within] >= 0)])
     return found

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarker.traces.attribution.categories import categorize
-from benchmarker.traces.events import TEXTS, codes, frame, words
+from benchmarker.traces.events import TEXTS, codes, frame, matching, texts_of, words
 from benchmarker.traces.formats.reading import Reading
 
 GRAPH = re.compile(r"graph_?launch", re.IGNORECASE)
@@ -73,7 +73,7 @@ def captured_calls(
     """
     call, how = np.full(len(events), -1), np.zeros(len(events), np.int32)
     names, name = events["name"].cat.categories, codes(events["name"])
-    rows = np.flatnonzero((launch >= 0) & _matching(names, GRAPH)[name][launch])
+    rows = np.flatnonzero((launch >= 0) & matching(events["name"], GRAPH.search)[launch])
     captures = _captures(events, launch, op, scope) if len(rows) else []
     if not captures:
         return call, how
@@ -104,12 +104,11 @@ class _Capture:
 
 def _captures(events: pd.DataFrame, launch: np.ndarray, op: np.ndarray, scope: np.ndarray) -> list[_Capture]:
     """The captures; those that overlap are left out."""
-    names, name = events["name"].cat.categories, codes(events["name"])
     begin, parent = events["ts_ns"].to_numpy(), events["parent_id"].to_numpy()
-    is_call = _matching(names, _CALL)[name] & (events["kind"] == "runtime").to_numpy()
+    is_call = matching(events["name"], _CALL.search) & (events["kind"] == "runtime").to_numpy()
     is_call[launch[launch >= 0]] = False  # what executed was not captured
     is_call &= ~((parent >= 0) & is_call[parent])
-    starts, ends = (np.sort(begin[_matching(names, pattern)[name]]) for pattern in (BEGIN, _END))
+    starts, ends = (np.sort(begin[matching(events["name"], pattern.search)]) for pattern in (BEGIN, _END))
     found = []
     for start, after in zip(starts, np.append(starts, np.iinfo(np.int64).max)[1:], strict=True):
         end = ends[(ends > start) & (ends < after)]
@@ -117,14 +116,9 @@ def _captures(events: pd.DataFrame, launch: np.ndarray, op: np.ndarray, scope: n
             calls = np.flatnonzero(is_call & (begin > start) & (begin < end[0]))
             calls = calls[np.argsort(begin[calls], kind="stable")]
             around = (("name", op), ("shapes", op), ("name", scope))
-            ops = [_texts(events, column, rows[calls]) for column, rows in around]
-            found.append(_Capture(calls, _texts(events, "name", calls), list(zip(*ops, strict=True))))
+            ops = [texts_of(events[column], rows[calls]).tolist() for column, rows in around]
+            found.append(_Capture(calls, texts_of(events["name"], calls).tolist(), list(zip(*ops, strict=True))))
     return found
-
-
-def _texts(events: pd.DataFrame, column: str, rows: np.ndarray) -> list[str]:
-    """The texts of rows; empty for row -1."""
-    return [str(events[column].iat[row]) if row >= 0 else "" for row in rows.tolist()]
 
 
 def _fitting(captures: Sequence[_Capture], names: Sequence[str]) -> np.ndarray | None:
@@ -148,7 +142,3 @@ def _fits(call: str, op: str, name: str) -> bool:
 def _kind(name: str) -> str:
     match = _KIND.search(name)
     return _KINDS[match[0].lower()] if match else "kernel"
-
-
-def _matching(names: Sequence[str], pattern: re.Pattern[str]) -> np.ndarray:
-    return np.array([bool(pattern.search(name)) for name in names], bool)

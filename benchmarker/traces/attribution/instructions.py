@@ -10,16 +10,18 @@ first instruction that uses its result began, or when its step ended.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from benchmarker.traces.attribution.categories import categorize
-from benchmarker.traces.events import Kinds, codes, grouped, words
+from benchmarker.traces.events import Kinds, codes, grouped, matching, words
 from benchmarker.traces.formats.hlo import DONE, REWRITTEN, STARTS, Instruction, Program
 from benchmarker.traces.formats.notation import collective_kind
 from benchmarker.traces.intervals import COMMUNICATION
@@ -121,7 +123,7 @@ def from_programs(
     program, op, path = events["program_id"].to_numpy(), codes(events["op"]), codes(events["scope"])
     number, first = grouped(program, op, path)
     ops, paths = events["op"].cat.categories, events["scope"].cat.categories
-    found = [
+    explained = [
         _explain(programs.get(int(program[row])), ops[op[row]], paths[path[row]] if path[row] >= 0 else "", known)
         for row in first.tolist()
     ]
@@ -129,11 +131,11 @@ def from_programs(
         *("scope", "leaf", "phase", "members", "opcode", "category", "rule"),
         *("program", "source", "shapes", "gemm", "collective"),
     )
-    columns = {name: words(number, [getattr(each, name) for each in found]) for name in texts}
+    columns: dict[str, Any] = {name: words(number, [one.get(name, "") for one in explained]) for name in texts}
     for name in ("purity", "flops", "bytes"):
-        columns[name] = np.array([getattr(each, name) for each in found], float)[number]
-    columns["message_bytes"] = np.array([each.message_bytes for each in found], np.int64)[number]
-    matched = np.array([each.matched for each in found])[number]
+        columns[name] = np.array([one.get(name, math.nan) for one in explained], float)[number]
+    columns["message_bytes"] = np.array([one.get("message_bytes", -1) for one in explained], np.int64)[number]
+    matched = np.array(["opcode" in one for one in explained])[number]
     execution = np.where(events["run"] >= 0, events["run"], events["step"])
     occurrence = grouped(columns["scope"].codes, execution)[0]
     columns["scope_id"] = np.where((execution >= 0) & kind.work, occurrence, -1)
@@ -166,35 +168,13 @@ def _joined_by_name(events: pd.DataFrame, programs: Mapping[int, Program], kind:
     return events.assign(op=words(op, texts), program_id=program_id)
 
 
-@dataclass(frozen=True, slots=True)
-class _Explained:
-    """What a program states about one instruction."""
-
-    scope: str = ""
-    leaf: str = ""
-    phase: str = ""
-    members: str = ""
-    opcode: str = ""
-    category: str = ""
-    rule: str = ""
-    program: str = ""
-    source: str = ""
-    purity: float = float("nan")
-    shapes: str = ""
-    gemm: str = ""
-    flops: float = float("nan")
-    bytes: float = float("nan")
-    collective: str = ""
-    message_bytes: int = -1
-    matched: bool = False
-
-
-def _explain(program: Program | None, op: str, path: str, known: Collection[str]) -> _Explained:
+def _explain(program: Program | None, op: str, path: str, known: Collection[str]) -> dict[str, Any]:
+    """What a program states about one instruction, by column; without an opcode if the instruction is not in it."""
     instruction = program.instructions.get(op) if program else None
     if program is None or instruction is None:
         where = scope_path(path)
         own = leaf(where.scopes, known)
-        return _Explained(to_leaf(where.scopes, own), own, where.phase if path else "")
+        return {"scope": to_leaf(where.scopes, own), "leaf": own, "phase": where.phase if path else ""}
     members = program.members(instruction)
     own_path = _path(instruction, members, program)
     where = scope_path(own_path)
@@ -215,25 +195,24 @@ def _explain(program: Program | None, op: str, path: str, known: Collection[str]
     kinds = [collective_kind(each.opcode) for each in (instruction, *members)] if category == COMMUNICATION else []
     collective = next(filter(None, kinds), "")
     message = program.input_bytes(instruction) if collective and not instruction.opcode.endswith(DONE) else -1
-    return _Explained(
-        scope=to_leaf(where.scopes, own),
-        leaf=own,
-        phase=where.phase if own_path else "",
-        members=";".join(sorted(paths)),
-        opcode=instruction.opcode,
-        category=category,
-        rule=rule,
-        program=program.name,
-        source=instruction.source,
-        purity=leaves[own] / leaves.total() if leaves else 1.0,
-        shapes=program.inputs(instruction),
-        gemm=str(program.gemm(instruction) or ""),
-        flops=flops or float("nan"),
-        bytes=program.bytes(instruction),
-        collective=collective if message >= 0 else "",
-        message_bytes=message,
-        matched=True,
-    )
+    return {
+        "scope": to_leaf(where.scopes, own),
+        "leaf": own,
+        "phase": where.phase if own_path else "",
+        "members": ";".join(sorted(paths)),
+        "opcode": instruction.opcode,
+        "category": category,
+        "rule": rule,
+        "program": program.name,
+        "source": instruction.source,
+        "purity": leaves[own] / leaves.total() if leaves else 1.0,
+        "shapes": program.inputs(instruction),
+        "gemm": str(program.gemm(instruction) or ""),
+        "flops": flops or math.nan,
+        "bytes": program.bytes(instruction),
+        "collective": collective if message >= 0 else "",
+        "message_bytes": message,
+    }
 
 
 def _path(instruction: Instruction, members: list[Instruction], program: Program) -> str:
@@ -264,10 +243,8 @@ def _waited_for(events: pd.DataFrame, programs: Mapping[int, Program], work: np.
     """When the op ended that waited for each row that began an asynchronous operation; -1 for other rows."""
     end_ns = np.full(len(events), -1)
     begin, op, program = events["ts_ns"].to_numpy(), codes(events["op"]), events["program_id"].to_numpy()
-    begins, waits = (
-        np.array([opcode.endswith(ending) for opcode in events["opcode"].cat.categories], bool)[codes(events["opcode"])]
-        for ending in (STARTS, DONE)
-    )
+    begins = matching(events["opcode"], lambda opcode: opcode.endswith(STARTS))
+    waits = matching(events["opcode"], lambda opcode: opcode.endswith(DONE))
     first, last = work[begins[work]], work[waits[work]]
     if not (len(first) and len(last)):
         return end_ns

@@ -328,21 +328,12 @@ _OPS: dict[str, Callable[[_Call], _Cost]] = {
 }
 
 
-_LEFT = {
-    "aten::mm": 0,
-    "aten::_int_mm": 0,
-    "aten::_scaled_mm": 0,
-    "aten::addmm": 1,
-    "aten::_addmm_activation": 1,
-    "aten::bmm": 0,
-    "aten::baddbmm": 1,
-    "aten::mv": 0,
-    "aten::addmv": 1,
-    "aten::linear": 0,
-    "mkl::_mkl_linear": 0,
+_FACTORS = {
+    **dict.fromkeys(("aten::mm", "aten::_int_mm", "aten::_scaled_mm", "aten::bmm", "aten::mv", "aten::linear"), (0, 1)),
+    **dict.fromkeys(("aten::addmm", "aten::_addmm_activation", "aten::baddbmm", "aten::addmv"), (1, 2)),
+    "mkl::_mkl_linear": (0, 2),
 }
-"""The argument that is the first factor; the second comes after it, or is the one below."""
-_RIGHT = {"mkl::_mkl_linear": 2}
+"""The arguments that are the factors of a product."""
 
 
 def aten_gemm(op: str, dims: Sequence[Any], types: Sequence[Any], strides: Any) -> Gemm | None:
@@ -350,10 +341,9 @@ def aten_gemm(op: str, dims: Sequence[Any], types: Sequence[Any], strides: Any) 
 
     `dims`, `types` and `strides` are a trace's "Input Dims", "Input type" and "Input Strides".
     """
-    left = _LEFT.get(op)
-    if left is None:
+    factors = _FACTORS.get(op)
+    if factors is None:
         return None
-    factors = (left, _RIGHT.get(op, left + 1))
     a, b = (dims[at] for at in factors)
     types_ = [ATEN_TYPES[types[at]].name for at in factors]
     layouts = [_layout(dims[at], _strides(strides, at)) for at in factors]

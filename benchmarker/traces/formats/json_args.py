@@ -140,22 +140,15 @@ def _three(part: bytes) -> str | None:
 ANNOTATION = re.compile(r"(nccl|rccl|gloo|ucc|xccl|mpi):")
 """Annotations made by PyTorch's own collectives: they are ops, not scopes of the program."""
 _BYTES = {
-    "Byte": 1,
-    "Char": 1,
-    "Bool": 1,
-    "QInt8": 1,
-    "QUInt8": 1,
-    "Short": 2,
-    "Half": 2,
-    "BFloat16": 2,
-    "Int": 4,
-    "Float": 4,
-    "QInt32": 4,
-    "Long": 8,
-    "Double": 8,
-    "ComplexHalf": 4,
-    "ComplexFloat": 8,
-    "ComplexDouble": 16,
+    name: size
+    for size, names in {
+        1: "Byte Char Bool QInt8 QUInt8",
+        2: "Short Half BFloat16",
+        4: "Int Float QInt32 ComplexHalf",
+        8: "Long Double ComplexFloat",
+        16: "ComplexDouble",
+    }.items()
+    for name in names.split()
 }
 """Bytes of an element, by the type's name in c10::toString(ScalarType)."""
 _FLOAT8 = "Float8_"

@@ -273,10 +273,7 @@ def numbers(values: list[Any], number: Callable[[Any], int]) -> np.ndarray:
     """The number of each value; `number` is called once for equal values if their types ensure that they look alike."""
     if _are_none(values):
         return np.full(len(values), number(None), np.int32)
-    types = set(map(type, values))
-    if types == {type(None)}:
-        return np.full(len(values), number(None), np.int32)
-    if types <= {str, int, type(None)}:
+    if set(map(type, values)) <= {str, int, type(None)}:
         known = {value: number(value) for value in dict.fromkeys(values)}
         if len(known) == 1:
             return np.full(len(values), known[values[0]], np.int32)

@@ -18,18 +18,7 @@ from benchmarker.traces.formats.reading import Database, Reading, launches, look
 _CUPTI = "CUPTI_ACTIVITY_KIND_"
 _KERNELS, _RUNTIME, _NVTX = f"{_CUPTI}KERNEL", f"{_CUPTI}RUNTIME", "NVTX_EVENTS"
 _GRAPHS = f"{_CUPTI}GRAPH_TRACE"
-_COPIES = {
-    1: "HtoD",
-    2: "DtoH",
-    3: "HtoA",
-    4: "AtoH",
-    5: "AtoA",
-    6: "AtoD",
-    7: "DtoA",
-    8: "DtoD",
-    9: "HtoH",
-    10: "PtoP",
-}
+_COPIES = dict(enumerate(["HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP"], 1))
 """CUpti_ActivityMemcpyKind."""
 _GRID, _BLOCK = ("gridX", "gridY", "gridZ"), ("blockX", "blockY", "blockZ")
 _REGISTERS, _SHARED = "registersPerThread", ("staticSharedMemory", "dynamicSharedMemory")
