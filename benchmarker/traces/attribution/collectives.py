@@ -114,7 +114,8 @@ def _with_ops_around(events: pd.DataFrame, nested: Nest, chosen: np.ndarray) -> 
 
 def _named(events: pd.DataFrame, pattern: re.Pattern[str]) -> np.ndarray:
     """The ops whose names begin with a pattern."""
-    return matching(events["name"], pattern.match) & (events["kind"] == "op").to_numpy()
+    named: np.ndarray = matching(events["name"], pattern.match) & (events["kind"] == "op").to_numpy()
+    return named
 
 
 _MEETING, _WAIT = re.compile("Rendezvous"), re.compile("Wait: pending_threads")
