@@ -9,7 +9,7 @@ from benchmarker.comparing.disturbances import COUNTED_S, disturbances
 from benchmarker.formatting import part
 from benchmarker.hooks.names import name
 from benchmarker.records.factors import factors_of
-from benchmarker.report.page_model import Listing, Section
+from benchmarker.report.page_model import Listing, Section, searchable
 from benchmarker.tables.table import Cell, Column, Table
 
 if TYPE_CHECKING:
@@ -95,6 +95,4 @@ def _listing(
         return None
     more = len(rows) - MOST_LISTED
     rest: tuple[Cell, ...] | None = (f"and {more} more", *[None] * (len(columns) - 1)) if more > 0 else None
-    return Listing(
-        f"{title} ({len(rows)})", Table(columns, tuple(rows[:MOST_LISTED]), rest), caption, searched=len(rows) > 10
-    )
+    return searchable(f"{title} ({len(rows)})", Table(columns, tuple(rows[:MOST_LISTED]), rest), caption)

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from benchmarker.formatting import count
-from benchmarker.report.page_model import Axis, Card, Doubt, Figure, Heat, Listing, Page, Section
-from benchmarker.tables.table import P_VALUE, Column, Table
+from benchmarker.report.page_model import (
+    Axis,
+    Card,
+    Doubt,
+    Figure,
+    Heat,
+    Listing,
+    Page,
+    Section,
+    drawn,
+    searchable,
+    table_of,
+)
+from benchmarker.tables.table import P_VALUE, Column, Table, number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -98,12 +111,12 @@ def _heat(found: FleetResult, cells: Sequence[Cell], what: str) -> Figure:
     named = {_row(cell) for cell in cells if cell.is_named}
     rows = sorted(by_row, key=lambda row: (row not in named, -_largest(by_row[row])))
     columns = sorted({cell.name for cell in cells})
-    drawn = rows[:MOST_ROWS]
+    shown, left = drawn(rows, MOST_ROWS, "rows")
     heat = Heat(
         "shift",
         tuple(columns),
-        tuple(tuple(by_row[row][name].shift if name in by_row[row] else None for name in columns) for row in drawn),
-        tuple(tuple(_text(by_row[row].get(name)) for name in columns) for row in drawn),
+        tuple(tuple(by_row[row][name].shift if name in by_row[row] else None for name in columns) for row in shown),
+        tuple(tuple(_text(by_row[row].get(name)) for name in columns) for row in shown),
         FULL * found.delta,
     )
     return Figure(
@@ -114,10 +127,8 @@ def _heat(found: FleetResult, cells: Sequence[Cell], what: str) -> Figure:
         Axis(""),
         (heat,),
         _table([by_row[row][name] for row in rows for name in columns if name in by_row[row]]),
-        rows=tuple(drawn),
-        left_out=f"Only the first {MOST_ROWS} of {len(rows)} rows are drawn; the data table has all."
-        if len(drawn) < len(rows)
-        else "",
+        rows=tuple(shown),
+        left_out=left,
     )
 
 
@@ -131,40 +142,25 @@ def _text(cell: Cell | None) -> str:
 
 def _cells(cells: Sequence[Cell]) -> Listing:
     suspected = [cell for cell in cells if cell.is_suspected]
-    return Listing(
-        "Suspicions",
-        _table(suspected),
-        "p tests a shift beyond δ and is corrected for all suspicions." if suspected else "No outlier was suspected.",
-        searched=len(suspected) > 10,
+    caption = (
+        "p tests a shift beyond δ and is corrected for all suspicions." if suspected else "No outlier was suspected."
     )
+    return searchable("Suspicions", _table(suspected), caption)
 
 
 def _table(cells: Sequence[Cell]) -> Table:
-    columns = (
-        Column("where" if any(cell.ends for cell in cells) else "node"),
-        Column("device", numeric=True),
-        Column("case"),
-        Column("step_time", "s", numeric=True),
-        *(Column(f"shift{end}", "%", numeric=True) for end in ("", "_from", "_to")),
-        Column("p", P_VALUE, numeric=True),
-        Column("rounds", numeric=True),
-        Column("verdict"),
-        Column("evidence", prose=True),
+    table = table_of(
+        cells,
+        (Column("where" if any(cell.ends for cell in cells) else "node"), lambda cell: cell.node),
+        (number("device"), lambda cell: cell.device),
+        (Column("case"), lambda cell: cell.name),
+        (number("step_time", "s"), lambda cell: cell.step_s),
+        (number("shift", "%"), lambda cell: cell.shift),
+        (number("shift_from", "%"), lambda cell: cell.low),
+        (number("shift_to", "%"), lambda cell: cell.high),
+        (number("p", P_VALUE), lambda cell: cell.p_adjusted),
+        (number("rounds"), lambda cell: cell.rounds),
+        (Column("verdict"), lambda cell: cell.verdict),
+        (Column("evidence", prose=True), lambda cell: "; ".join(filter(None, [cell.reason, *cell.evidence]))),
     )
-    rows = tuple(
-        (
-            cell.node,
-            cell.device,
-            cell.name,
-            cell.step_s,
-            cell.shift,
-            cell.low,
-            cell.high,
-            cell.p_adjusted,
-            cell.rounds,
-            cell.verdict,
-            "; ".join(filter(None, [cell.reason, *cell.evidence])),
-        )
-        for cell in cells
-    )
-    return Table(columns, rows, marked=frozenset(at for at, cell in enumerate(cells) if cell.is_named))
+    return replace(table, marked=frozenset(at for at, cell in enumerate(cells) if cell.is_named))

@@ -11,7 +11,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarker.formatting import count, si
-from benchmarker.report.page_model import Axis, Card, Doubt, Figure, Listing, Page, Points, Section
+from benchmarker.report.page_model import (
+    Axis,
+    Card,
+    Dot,
+    Doubt,
+    Figure,
+    Listing,
+    Page,
+    Points,
+    Section,
+    drawn,
+    is_wide,
+    searchable,
+)
 from benchmarker.serving.doubts import doubts
 from benchmarker.serving.latency import Figures, figures_of
 from benchmarker.serving.session import named
@@ -26,7 +39,7 @@ from benchmarker.serving.words import (
     named_load,
     overload,
 )
-from benchmarker.tables.table import Cell, Column, Table
+from benchmarker.tables.table import Cell, Column, Table, number
 
 if TYPE_CHECKING:
     from benchmarker.files.atomic import Fault
@@ -40,8 +53,6 @@ MOST_LOADS = 8
 """The number of distinct colours."""
 LIMIT = 7
 """The series of limits: grey."""
-WIDE = 8
-"""Ratio of the largest to the least latency from which an axis is logarithmic."""
 UNDOUBTED = (
     "No request failed or was sent late, no latency was still rising at the end, and answers are what was asked for."
 )
@@ -172,20 +183,19 @@ def _latencies(key: str, name: str, curves: Sequence[_Curve], unit: str) -> Figu
     is_open = False
     for curve in curves:
         for symbol, percent in enumerate(PERCENTILES):
-            points = []
+            points: list[Dot] = []
             for each in curve.figures:
                 if name not in each.percentiles or each.tokens_per_s is None:
                     continue
                 estimate = each.percentiles[name][percent]
-                ends = [_finite(end) for end in (estimate.value, estimate.low, estimate.high)]
-                rows.append((curve.label, f"p{percent}", _rate_per_s(each), each.tokens_per_s, *ends))
-                is_open |= ends[0] is None
-                if ends[0] is not None:
-                    points.append((each.tokens_per_s, *ends, _hover(curve, percent, each, estimate, unit)))
+                value, low, high = (_finite(end) for end in (estimate.value, estimate.low, estimate.high))
+                rows.append((curve.label, f"p{percent}", _rate_per_s(each), each.tokens_per_s, value, low, high))
+                is_open |= value is None
+                if value is not None:
+                    hover = _hover(curve, percent, each, estimate, unit)
+                    points.append((each.tokens_per_s, value, low, high, hover))
             if points and curve.number < MOST_LOADS:
-                x, y, low, high, texts = zip(*points, strict=True)
-                label = curve.words(f"p{percent}")
-                marks.append(Points(label, curve.number, x, y, texts, low, high, look="line and dots", symbol=symbol))
+                marks.append(Points.of(curve.words(f"p{percent}"), curve.number, points, symbol=symbol))
     if not marks:
         return None
     most = max(x for mark in marks for x in mark.x)
@@ -194,22 +204,15 @@ def _latencies(key: str, name: str, curves: Sequence[_Curve], unit: str) -> Figu
         Points(f"SLO ≤ {si(limit, 's')}", LIMIT, (0.0, most), (limit, limit), look="line", symbol=2)
         for limit in sorted(limits)
     ]
-    values = [y for mark in (*marks, *lines) for y in mark.y]
-    is_log = min(values) > 0 and max(values) >= WIDE * min(values)
+    is_log = is_wide([y for mark in (*marks, *lines) for y in mark.y])
     notes = [
         "A percentile that falls on a failed request has no time and is not drawn." if is_open else "",
-        f"Only the first {MOST_LOADS} of {len(curves)} loads are drawn; the data table has all."
-        if len(curves) > MOST_LOADS
-        else "",
+        drawn(curves, MOST_LOADS, "loads")[1],
     ]
     columns = (
-        Column("load"),
-        Column("percentile"),
-        Column("requests_per_s", "1/s", numeric=True),
-        Column(unit.replace("/", "_per_"), "1/s", numeric=True),
-        Column(name, "s", numeric=True),
-        Column("interval_from", "s", numeric=True),
-        Column("interval_to", "s", numeric=True),
+        *(Column("load"), Column("percentile"), number("requests_per_s", "1/s")),
+        number(unit.replace("/", "_per_"), "1/s"),
+        *(number(end, "s") for end in (name, "interval_from", "interval_to")),
     )
     return Figure(
         key,
@@ -238,43 +241,26 @@ def _goodput(curves: Sequence[_Curve]) -> list[Figure]:
     marks: list[Points] = []
     rows: list[tuple[Cell, ...]] = []
     for curve in curves:
-        points = []
+        points: list[Dot] = []
         for each in curve.figures:
             if each.met is None or each.goodput_per_s is None:
                 continue
             shares = [each.met.value, each.met.low or 0.0, each.met.high or 1.0]
             per_s = len(each.outcomes) / each.step.seconds
-            goods = [share * per_s for share in shares]
-            rows.append((curve.label, per_s, *goods, shares[0]))
-            met = f"goodput {si(goods[0], '1/s')}, {shares[0]:.1%} meet the SLO"
-            text = f"{curve.words(f'{per_s:.4g} requests/s')}: {met}"
-            points.append((per_s, *goods, text))
+            good, low, high = (share * per_s for share in shares)
+            rows.append((curve.label, per_s, good, low, high, shares[0]))
+            met = f"goodput {si(good, '1/s')}, {shares[0]:.1%} meet the SLO"
+            points.append((per_s, good, low, high, f"{curve.words(f'{per_s:.4g} requests/s')}: {met}"))
         if points and curve.number < MOST_LOADS:
-            x, y, low, high, texts = zip(*points, strict=True)
-            marks.append(
-                Points(
-                    curve.label or "goodput",
-                    curve.number,
-                    x,
-                    y,
-                    texts,
-                    low,
-                    high,
-                    look="line and dots",
-                    symbol=curve.number,
-                )
-            )
+            marks.append(Points.of(curve.label or "goodput", curve.number, points, symbol=curve.number))
     if not marks:
         return []
     most = max(x for mark in marks for x in mark.x)
     marks.append(Points("all requests", LIMIT, (0.0, most), (0.0, most), look="line", symbol=2))
     columns = (
         Column("load"),
-        Column("requests_per_s", "1/s", numeric=True),
-        Column("goodput_per_s", "1/s", numeric=True),
-        Column("interval_from", "1/s", numeric=True),
-        Column("interval_to", "1/s", numeric=True),
-        Column("slo_met", "%", numeric=True),
+        *(number(name, "1/s") for name in ("requests_per_s", "goodput_per_s", "interval_from", "interval_to")),
+        number("slo_met", "%"),
     )
     return [
         Figure(
@@ -292,31 +278,29 @@ def _goodput(curves: Sequence[_Curve]) -> list[Figure]:
 def _table(curves: Sequence[_Curve]) -> Listing:
     """Return a row for each rate of each load."""
     columns: list[tuple[Column, Callable[[Figures], Cell]]] = [
-        (Column("requests_per_s", "1/s", numeric=True), _rate_per_s),
-        (Column("requests", numeric=True), lambda each: each.step.planned),
-        (Column("answered", numeric=True), lambda each: each.answered),
+        (number("requests_per_s", "1/s"), _rate_per_s),
+        (number("requests"), lambda each: each.step.planned),
+        (number("answered"), lambda each: each.answered),
     ]
     if any(curve.load.slo for curve in curves):
         columns += [
-            (Column("slo_met", "%", numeric=True), lambda each: each.met.value if each.met else None),
-            (Column("goodput_per_s", "1/s", numeric=True), lambda each: each.goodput_per_s),
+            (number("slo_met", "%"), lambda each: each.met.value if each.met else None),
+            (number("goodput_per_s", "1/s"), lambda each: each.goodput_per_s),
         ]
     columns += [
-        (Column(f"{name.removesuffix('_s')}_p{percent}_s", "s", numeric=True), partial(_percentile, name, percent))
+        (number(f"{name.removesuffix('_s')}_p{percent}_s", "s"), partial(_percentile, name, percent))
         for name in NAMES
         for percent in PERCENTILES
     ]
     columns += [
-        (Column("tokens_per_s", "1/s", numeric=True), lambda each: each.tokens_per_s),
-        (Column("late_p99_s", "s", numeric=True), lambda each: float(np.quantile(each.lateness_s, 0.99))),
+        (number("tokens_per_s", "1/s"), lambda each: each.tokens_per_s),
+        (number("late_p99_s", "s"), lambda each: float(np.quantile(each.lateness_s, 0.99))),
     ]
-    several = len(curves) > 1
-    rows = tuple(
-        (*[curve.label] * several, *(cell(each) for _, cell in columns)) for curve in curves for each in curve.figures
-    )
-    heads = (*[Column("load")] * several, *(column for column, _ in columns))
-    caption = "A percentile that falls on a failed request, or on none, is left empty."
-    return Listing("Rates", Table(heads, rows), caption, searched=len(rows) > 10)
+    labels = [curve.label for curve in curves for _ in curve.figures]
+    rates = [figures for curve in curves for figures in curve.figures]
+    load = [(Column("load"), labels)] if len(curves) > 1 else []
+    table = Table.of_columns([*load, *((column, [cell(each) for each in rates]) for column, cell in columns)])
+    return searchable("Rates", table, "A percentile that falls on a failed request, or on none, is left empty.")
 
 
 def _percentile(name: str, percent: int, figures: Figures) -> float | None:

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from benchmarker.comparing.results import Verdict
-from benchmarker.tables.table import Column, Table
+from benchmarker.tables.table import Cell, Column, Table
+
+SEARCHED = 10
+"""Tables with more rows than this can be filtered."""
+WIDE = 8
+"""Ratio of the largest to the least value from which an axis is logarithmic."""
+T = TypeVar("T")
+Look = Literal["dots", "line", "line and dots", "hollow", "small", "small dots"]
+Dot = tuple[float, float, float | None, float | None, str]
+"""A point: x, y, the ends of its interval, and its text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +28,30 @@ class Listing:
     caption: str = ""
     folded: bool = False
     searched: bool = False
+
+
+def searchable(title: str, table: Table, caption: str = "", *, folded: bool = False) -> Listing:
+    """Return a table on the page that can be filtered if it is long."""
+    return Listing(title, table, caption, folded, searched=len(table.rows) > SEARCHED)
+
+
+def table_of(items: Iterable[T], *columns: tuple[Column, Callable[[T], Cell]]) -> Table:
+    """Return a table with a row for each item; each column comes with the function that gives its cells."""
+    several = list(items)
+    return Table.of_columns([(column, [cell(item) for item in several]) for column, cell in columns])
+
+
+def drawn(items: Sequence[T], most: int, what: str = "") -> tuple[Sequence[T], str]:
+    """Return the items that a figure draws, the first ones, and the note on the others."""
+    if len(items) <= most:
+        return items, ""
+    of = f"{len(items)} {what}".strip()
+    return items[:most], f"Only the first {most} of {of} are drawn; the data table has all."
+
+
+def is_wide(values: Sequence[float]) -> bool:
+    """Return whether values suit a logarithmic axis."""
+    return min(values) > 0 and max(values) >= WIDE * min(values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +110,18 @@ class Points:
     texts: tuple[str, ...] = ()
     low: tuple[float | None, ...] = ()
     high: tuple[float | None, ...] = ()
-    look: Literal["dots", "line", "line and dots", "hollow", "small", "small dots"] = "dots"
+    look: Look = "dots"
     symbol: int | None = None
     labels: tuple[str, ...] = ()
     listed: bool = True
+
+    @classmethod
+    def of(
+        cls, name: str, series: int, dots: Iterable[Dot], look: Look = "line and dots", symbol: int | None = None
+    ) -> Points:
+        """Return the points of a series, in the order in which a line joins them."""
+        x, y, low, high, texts = zip(*dots, strict=True)
+        return cls(name, series, x, y, texts, low, high, look, symbol)
 
 
 @dataclass(frozen=True, slots=True)

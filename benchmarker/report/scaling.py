@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -10,9 +11,9 @@ from benchmarker.comparing.scaling_results import labels, sentence, shown
 from benchmarker.hooks.cases import Cases
 from benchmarker.records.sides import Side
 from benchmarker.records.step_times import STRAGGLER, local_times
-from benchmarker.report.page_model import Axis, Figure, Listing, Points, Section
+from benchmarker.report.page_model import Axis, Figure, Listing, Points, Section, drawn, searchable, table_of
 from benchmarker.report.study import named_columns, names_of
-from benchmarker.tables.table import RATIO, Cell, Column, Table
+from benchmarker.tables.table import RATIO, Cell, Column, Table, number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +26,6 @@ IDEAL = 7
 """The series of the ideal line: grey."""
 MOST_SERIES = 7
 """The number of distinct colours and symbols besides that of the ideal line."""
-SEARCHED = 10
 FACTORS = ("size", "contention", "imbalance", "communication")
 """The factors of an efficiency."""
 
@@ -49,24 +49,22 @@ def scaling(study: Study) -> Section | None:
 
 
 def _speedups(found: Scalings, names: Sequence[str]) -> Figure:
-    drawn = found.series[:MOST_SERIES]
-    devices = sorted({point.devices for series in drawn for point in series.points})
+    shown_series, left = drawn(found.series, MOST_SERIES, "series")
+    devices = sorted({point.devices for series in shown_series for point in series.points})
     marks = [
-        Points(
+        Points.of(
             name,
-            number,
-            tuple(point.devices for point in series.points),
-            tuple(point.speedup.value for point in series.points),
-            tuple(
-                f"{name}, {point.devices} devices: speed-up {shown(point.speedup)}, "
-                f"efficiency {shown(point.efficiency, percent=True)}"
+            at,
+            [
+                (
+                    *(point.devices, point.speedup.value, point.speedup.low, point.speedup.high),
+                    f"{name}, {point.devices} devices: speed-up {shown(point.speedup)}, "
+                    f"efficiency {shown(point.efficiency, percent=True)}",
+                )
                 for point in series.points
-            ),
-            tuple(point.speedup.low for point in series.points),
-            tuple(point.speedup.high for point in series.points),
-            look="line and dots",
+            ],
         )
-        for number, (name, series) in enumerate(zip(names, drawn, strict=False))
+        for at, (name, series) in enumerate(zip(names, shown_series, strict=False))
     ]
     ideal = tuple(float(number) for number in devices)
     marks.append(Points("ideal", IDEAL, ideal, ideal, look="line"))
@@ -80,46 +78,33 @@ def _speedups(found: Scalings, names: Sequence[str]) -> Figure:
         tuple(marks),
         _table(found),
         y=Axis("speed-up", log="always"),
-        left_out=f"Only the first {MOST_SERIES} of {len(found.series)} series are drawn; the data table has all."
-        if len(drawn) < len(found.series)
-        else "",
+        left_out=left,
     )
 
 
 def _table(found: Scalings) -> Table:
-    columns = (
-        Column("case"),
-        Column("scaling"),
-        Column("parallel"),
-        Column("devices", numeric=True),
-        Column("samples_per_step", numeric=True),
-        Column("step_time", "s", numeric=True),
-        Column("samples_per_s_per_device", "1/s", numeric=True),
-        *(
-            Column(f"{name}{end}", RATIO, numeric=True)
-            for name in ("speed_up", "efficiency")
-            for end in ("", "_from", "_to")
-        ),
-        *(Column(name, RATIO, numeric=True) for name in FACTORS),
-        Column("trials", numeric=True),
+    ratios = [
+        (number(f"{heading}{end}", RATIO), lambda row, of=attrgetter(f"{name}.{field}"): of(row[1]))
+        for heading, name in (("speed_up", "speedup"), ("efficiency", "efficiency"))
+        for end, field in (("", "value"), ("_from", "low"), ("_to", "high"))
+    ]
+    factors = [
+        (number(name, RATIO), lambda row, name=name: getattr(row[1].split, name) if row[1].split else None)
+        for name in FACTORS
+    ]
+    return table_of(
+        [(series, point) for series in found.series for point in series.points],
+        (Column("case"), lambda row: row[0].name),
+        (Column("scaling"), lambda row: row[0].scaling),
+        (Column("parallel"), lambda row: row[0].parallel),
+        (number("devices"), lambda row: row[1].devices),
+        (number("samples_per_step"), lambda row: row[1].samples),
+        (number("step_time", "s"), lambda row: row[1].step_s),
+        (number("samples_per_s_per_device", "1/s"), lambda row: row[1].samples_per_s_per_device),
+        *ratios,
+        *factors,
+        (number("trials"), lambda row: row[1].trials),
     )
-    rows = tuple(
-        (
-            series.name,
-            series.scaling,
-            series.parallel,
-            point.devices,
-            point.samples,
-            point.step_s,
-            point.samples_per_s_per_device,
-            *(end for ratio in (point.speedup, point.efficiency) for end in (ratio.value, ratio.low, ratio.high)),
-            *(getattr(point.split, name) if point.split else None for name in FACTORS),
-            point.trials,
-        )
-        for series in found.series
-        for point in series.points
-    )
-    return Table(columns, rows)
 
 
 def _devices(study: Study) -> list[Listing]:
@@ -131,21 +116,16 @@ def _devices(study: Study) -> list[Listing]:
             rows += [(*names_of(study, group), device, *_device(group.ok, device)) for device in range(count)]
     columns = (
         *named_columns(study),
-        Column("device", numeric=True),
-        Column("step_time", "s", numeric=True),
-        Column("step_time_without_communication", "s", numeric=True),
-        Column("step_time_alone", "s", numeric=True),
-        Column("score", RATIO, numeric=True),
-        Column("host_peak_rss", "B", numeric=True),
-        Column("trials", numeric=True),
+        number("device"),
+        *(number(name, "s") for name in ("step_time", "step_time_without_communication", "step_time_alone")),
+        *(number("score", RATIO), number("host_peak_rss", "B"), number("trials")),
     )
     caption = (
         "Medians over trials. The step time is that of the device's own process, if it has one: an exchange makes all "
         "wait for the slowest, so these are alike whichever of them is slow. Without communication they differ; the "
         f"score is the time of the fastest over that of the device, and below {STRAGGLER} it is a straggler."
     )
-    table = Table(columns, tuple(rows))
-    return [Listing("Devices", table, caption, folded=True, searched=len(rows) > SEARCHED)] if rows else []
+    return [searchable("Devices", Table(columns, tuple(rows)), caption, folded=True)] if rows else []
 
 
 def _device(records: Sequence[Record], device: int) -> tuple[Cell, ...]:

@@ -8,19 +8,19 @@ from benchmarker.comparing.formatting import measure, short, verdict, words_of
 from benchmarker.formatting import si
 from benchmarker.procurement.ranking import in_words
 from benchmarker.records.factors import label
-from benchmarker.report.page_model import Listing, Section
-from benchmarker.tables.table import RATIO, Cell, Column, Table
+from benchmarker.report.page_model import Listing, Section, searchable, table_of
+from benchmarker.tables.table import RATIO, Cell, Column, Table, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from benchmarker.procurement.accept import Acceptance
+    from benchmarker.procurement.costs import Basis
     from benchmarker.procurement.ranking import MetricRanking
     from benchmarker.procurement.score import CaseScore, MetricScore, Scores
     from benchmarker.records.factors import Value
     from benchmarker.report.study import Study
 
-SEARCHED = 10
 HOW = (
     "A score is the weighted geometric mean of the cases' ratios over the baseline {baseline}; above 1, a side is "
     "better than the baseline. Intervals are 95%; verdicts are corrected for all comparisons (Holm), intervals are not."
@@ -85,11 +85,11 @@ def _means(found: Scores) -> Listing:
     ranked = len(found.sides) > 2
     columns = (
         Column("metric"),
-        *((Column("rank", numeric=True),) if ranked else ()),
+        *((number("rank"),) if ranked else ()),
         Column("side"),
-        Column("score", RATIO, numeric=True),
-        Column("interval from", RATIO, numeric=True),
-        Column("interval to", RATIO, numeric=True),
+        number("score", RATIO),
+        number("interval from", RATIO),
+        number("interval to", RATIO),
         Column("cases"),
         Column("verdict"),
         *((Column("tied with"),) if ranked else ()),
@@ -139,10 +139,10 @@ def _cases(found: Scores, ranking: MetricRanking, names: _Names) -> Listing | No
     a = short(found.sides[0].name)
     any_case = {name: next(own[name] for own in cases.values() if name in own) for name in every}
     weighed = len({case.weight for case in any_case.values()}) > 1
-    columns = [Column("case"), *([Column("weight", numeric=True)] if weighed else [])]
+    columns = [Column("case"), *([number("weight")] if weighed else [])]
     for side in cases:
         ends = (f"{short(side)} / {a}", "from", "to")
-        columns += [Column(each, RATIO, numeric=True) for each in ends]
+        columns += [number(each, RATIO) for each in ends]
     rows = []
     for name in every:
         row: list[Cell] = [name, *([any_case[name].weight] if weighed else [])]
@@ -151,66 +151,50 @@ def _cases(found: Scores, ranking: MetricRanking, names: _Names) -> Listing | No
         rows.append(tuple(row))
     caption = "The ratio of each case over the baseline, with its 95% interval, from and to; above 1 is better."
     title = f"{measure(ranking.metric)} by case"
-    return Listing(title, Table(tuple(columns), tuple(rows)), caption, searched=len(rows) > SEARCHED)
+    return searchable(title, Table(tuple(columns), tuple(rows)), caption)
 
 
 def _success(found: Scores) -> Listing:
-    rows = [
+    table = table_of(
+        found.sides,
+        (Column("side"), lambda side: short(side.name)),
+        (Column("trials succeeded"), lambda side: f"{side.ok} of {side.asked}"),
+        (number("success", "%"), lambda side: side.success),
+        (number("disturbed"), lambda side: side.disturbed),
+        (Column("suite"), lambda side: ", ".join(map(str, side.suites)) or "none"),
         (
-            short(side.name),
-            f"{side.ok} of {side.asked}",
-            side.success,
-            side.disturbed,
-            ", ".join(map(str, side.suites)) or "none",
-            "; ".join([*side.failed, *(f"not run: {each}" for each in side.unrun)]),
-        )
-        for side in found.sides
-    ]
-    columns = (
-        Column("side"),
-        Column("trials succeeded"),
-        Column("success", "%", numeric=True),
-        Column("disturbed", numeric=True),
-        Column("suite"),
-        Column("missing", prose=True),
+            Column("missing", prose=True),
+            lambda side: "; ".join([*side.failed, *(f"not run: {each}" for each in side.unrun)]),
+        ),
     )
-    return Listing("Success", Table(columns, tuple(rows)))
+    return Listing("Success", table)
 
 
 def _costs(found: Scores) -> Listing:
     """Return the inputs of the cost of each side."""
     currency = found.currency or ""
-    rows = []
-    for each in found.costs:
-        inputs = each.inputs
-        source = f"measured in {each.measured} of {each.trials} trials"
-        if each.measured in (0, each.trials):
-            source = "measured" if each.measured else "cost file"
-        rows.append(
-            (
-                short(each.name),
-                each.cost_per_hour,
-                inputs.price,
-                inputs.lifetime_years,
-                inputs.utilisation,
-                each.used_power_W,
-                source if each.used_power_W is not None else "unknown",
-                inputs.pue,
-                inputs.electricity_price_per_kWh,
-            )
-        )
-    columns = (
-        Column("side"),
-        Column(f"{currency} per hour", numeric=True),
-        Column(f"price, {currency}", numeric=True),
-        Column("lifetime, years", numeric=True),
-        Column("utilisation", "%", numeric=True),
-        Column("power", "W", numeric=True),
-        Column("power from"),
-        Column("PUE", numeric=True),
-        Column(f"electricity, {currency} per kWh", numeric=True),
+    table = table_of(
+        found.costs,
+        (Column("side"), lambda cost: short(cost.name)),
+        (number(f"{currency} per hour"), lambda cost: cost.cost_per_hour),
+        (number(f"price, {currency}"), lambda cost: cost.inputs.price),
+        (number("lifetime, years"), lambda cost: cost.inputs.lifetime_years),
+        (number("utilisation", "%"), lambda cost: cost.inputs.utilisation),
+        (number("power", "W"), lambda cost: cost.used_power_W),
+        (Column("power from"), _source),
+        (number("PUE"), lambda cost: cost.inputs.pue),
+        (number(f"electricity, {currency} per kWh"), lambda cost: cost.inputs.electricity_price_per_kWh),
     )
-    return Listing("Cost", Table(columns, tuple(rows)), COST)
+    return Listing("Cost", table, COST)
+
+
+def _source(cost: Basis) -> str:
+    """Return where the power of a side is from."""
+    if cost.used_power_W is None:
+        return "unknown"
+    if cost.measured in (0, cost.trials):
+        return "measured" if cost.measured else "cost file"
+    return f"measured in {cost.measured} of {cost.trials} trials"
 
 
 def acceptance(study: Study) -> Section | None:
@@ -250,7 +234,7 @@ def _outcomes(result: str, found: Acceptance) -> Listing:
         Column("metric"),
         Column("median"),
         Column("over trials"),
-        Column("trials", numeric=True),
+        number("trials"),
         Column("min"),
         Column("max"),
         Column("why", prose=True),
@@ -258,4 +242,4 @@ def _outcomes(result: str, found: Acceptance) -> Listing:
     passed = sum(each.verdict == "PASS" for each in found.outcomes)
     unasked = f" No case of the reference matches: {'; '.join(found.unasked)}." if found.unasked else ""
     caption = f"{passed} of {len(found.outcomes)} passed.{unasked}"
-    return Listing(result, Table(columns, tuple(rows)), caption, searched=len(rows) > SEARCHED)
+    return searchable(result, Table(columns, tuple(rows)), caption)

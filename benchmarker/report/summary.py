@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from benchmarker.comparing.diagnosis import skewed
 from benchmarker.formatting import count
 from benchmarker.records.factors import varying
-from benchmarker.report.page_model import Listing, Section
+from benchmarker.report.page_model import Section, searchable
 from benchmarker.report.study import named_columns, names_of
 from benchmarker.tables.results import counts, metrics
 from benchmarker.tables.table import Table
@@ -72,6 +72,4 @@ def results(study: Study) -> Section:
         ]
     )
     caption = " ".join(["Medians over the successful trials.", *(f"{note[0].upper()}{note[1:]}." for note in skew)])
-    return Section(
-        "results", "Results", (), (Listing("Configurations", table, caption, searched=len(study.groups) > 10),)
-    )
+    return Section("results", "Results", (), (searchable("Configurations", table, caption),))

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from benchmarker.formatting import si
 from benchmarker.hooks import names
 from benchmarker.records.factors import DEFAULTS, Value
-from benchmarker.report.page_model import Axis, Figure, Points, Section
+from benchmarker.report.page_model import Axis, Figure, Points, Section, drawn, is_wide, table_of
 from benchmarker.stats.median_interval import MIN_BLOCKS_FOR_INTERVAL, median_interval
-from benchmarker.tables.table import Cell, Column, Table
+from benchmarker.tables.table import Column, number
 
 if TYPE_CHECKING:
     from benchmarker.api.metric import Plot
@@ -22,8 +22,6 @@ LENGTHS = ("prompt_len", "depth", "new_tokens")
 """Lengths of a text, with which the room for it, `seq_len`, grows unless it is given."""
 MOST_CURVES = 8
 """The number of distinct colours, symbols and dashes."""
-WIDE = 8
-"""Ratio of the largest to the least value from which an axis is logarithmic."""
 PREDICTED = 7
 """The series of predictions of several lines: grey."""
 
@@ -86,54 +84,40 @@ def _number(value: Value) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _figure(study: Study, key: str, name: str, drawn: _Drawn) -> Figure | None:
-    lines = _lines(study, name, drawn)
+def _figure(study: Study, key: str, name: str, metric: _Drawn) -> Figure | None:
+    lines = _lines(study, name, metric)
     predicted = any(dot.predicted is not None for of in lines.values() for dot in of)
-    if not lines or (drawn.plot.only_predicted and not predicted):
+    if not lines or (metric.plot.only_predicted and not predicted):
         return None
     across = name in study.apart
     cases = names.names([dict(rest[1:]) for rest in lines], () if across else study.apart, [name for _ in lines]).each
     sides = ["" if across else of[0].group.side for of in lines.values()]
-    labels = [" ".join(filter(None, pair)) or drawn.plot.title for pair in zip(cases, sides, strict=True)]
+    labels = [" ".join(filter(None, pair)) or metric.plot.title for pair in zip(cases, sides, strict=True)]
     pairs = list(zip(labels, lines.values(), strict=True))
-    shown = pairs[:MOST_CURVES]
+    shown, left = drawn(pairs, MOST_CURVES, "lines")
     several = len(study.sides) > 1 and not across
     marks = [
-        Points(
+        Points.of(
             label,
             of[0].group.series if several else index,
-            tuple(dot.x for dot in of),
-            tuple(dot.y for dot in of),
-            tuple(f"{label}, {name}={dot.x:g}: {_said(dot, drawn)}" for dot in of),
-            tuple(dot.interval[0] for dot in of),
-            tuple(dot.interval[1] for dot in of),
-            look="line and dots",
+            [(dot.x, dot.y, *dot.interval, f"{label}, {name}={dot.x:g}: {_said(dot, metric)}") for dot in of],
             symbol=index,
         )
         for index, (label, of) in enumerate(shown)
     ]
     marks += _predictions(shown, {label: mark.series for (label, _), mark in zip(shown, marks, strict=True)})
-    xs = [dot.x for of in lines.values() for dot in of]
-    is_log = drawn.unit in ("s", "B/s") and _is_wide([y for mark in marks for y in mark.y])
-    limit = () if is_log else (0.0, 1.0) if drawn.unit == "%" else (0.0,)
-    left = (
-        ""
-        if len(pairs) <= MOST_CURVES
-        else f"Only the first {MOST_CURVES} of {len(pairs)} lines are drawn; the data table has all."
-    )
-    rows: list[tuple[Cell, ...]] = [
-        (label, dot.x, dot.y, *dot.interval, *[dot.predicted] * predicted, len(dot.group.ok))
-        for label, of in pairs
-        for dot in of
-    ]
-    columns = (
-        Column("line"),
-        Column(name, numeric=True),
-        Column(drawn.metric, drawn.unit, numeric=True),
-        Column("interval_from", drawn.unit, numeric=True),
-        Column("interval_to", drawn.unit, numeric=True),
-        *[Column(drawn.plot.predicted, drawn.unit, numeric=True)] * predicted,
-        Column("trials", numeric=True),
+    is_log = metric.unit in ("s", "B/s") and is_wide([y for mark in marks for y in mark.y])
+    limit = () if is_log else (0.0, 1.0) if metric.unit == "%" else (0.0,)
+    dots = [(label, dot) for label, of in pairs for dot in of]
+    table = table_of(
+        dots,
+        (Column("line"), lambda row: row[0]),
+        (number(name), lambda row: row[1].x),
+        (number(metric.metric, metric.unit), lambda row: row[1].y),
+        (number("interval_from", metric.unit), lambda row: row[1].interval[0]),
+        (number("interval_to", metric.unit), lambda row: row[1].interval[1]),
+        *[(number(metric.plot.predicted, metric.unit), lambda row: row[1].predicted)] * predicted,
+        (number("trials"), lambda row: len(row[1].group.ok)),
     )
     caption = (
         "Each dot is the median over the trials of a configuration, with its 95% interval if there are "
@@ -143,27 +127,22 @@ def _figure(study: Study, key: str, name: str, drawn: _Drawn) -> Figure | None:
         caption += " Lines without dots are predicted from the work by formula and the measured ceilings of the device."
     return Figure(
         key,
-        f"{drawn.plot.title} over {name}",
+        f"{metric.plot.title} over {name}",
         caption,
-        Axis(name, log=_is_wide(xs)),
+        Axis(name, log=is_wide([dot.x for _, dot in dots])),
         tuple(marks),
-        Table(columns, tuple(rows)),
-        y=Axis(drawn.plot.title, drawn.unit if drawn.unit in ("s", "%") else "", log=is_log, limit=limit),
+        table,
+        y=Axis(metric.plot.title, metric.unit if metric.unit in ("s", "%") else "", log=is_log, limit=limit),
         left_out=left,
     )
 
 
-def _is_wide(values: Sequence[float]) -> bool:
-    """Return whether values suit a logarithmic axis."""
-    return min(values) > 0 and max(values) >= WIDE * min(values)
-
-
-def _said(dot: _Dot, drawn: _Drawn) -> str:
+def _said(dot: _Dot, metric: _Drawn) -> str:
     """Return the value of a dot, and how far it is from the prediction."""
-    if drawn.unit == "%":
-        return f"{dot.y:.1%} {drawn.plot.title}"
-    if drawn.unit != "s":
-        return f"{si(dot.y, drawn.unit)} {drawn.plot.title}"
+    if metric.unit == "%":
+        return f"{dot.y:.1%} {metric.plot.title}"
+    if metric.unit != "s":
+        return f"{si(dot.y, metric.unit)} {metric.plot.title}"
     times = f", {dot.y / dot.predicted:.3g} times the predicted {si(dot.predicted, 's')}" if dot.predicted else ""
     return f"{si(dot.y, 's')}{times}"
 

@@ -19,16 +19,15 @@ from benchmarker.comparing.formatting import (
     verdict,
 )
 from benchmarker.comparing.results import METHODS
-from benchmarker.report.page_model import Axis, Figure, Listing, Points, Section
+from benchmarker.report.page_model import Axis, Figure, Listing, Points, Section, searchable, table_of
 from benchmarker.report.study import MOST_DRAWN
-from benchmarker.tables.table import P_VALUE, RATIO, Cell, Column, Table
+from benchmarker.tables.table import P_VALUE, RATIO, Cell, Column, Table, number
 
 if TYPE_CHECKING:
     from benchmarker.comparing.results import Comparison
     from benchmarker.report.study import Study
 
 MOST_NOTES = 100
-SEARCHED = 10
 _SYMBOLS = {"faster": 3, "better": 3, "slower": 7, "worse": 7, "same": 1, "undecided": 5}
 """Symbols of verdicts: a triangle up or down, a square, a cross. Colours are those of the sides."""
 
@@ -70,36 +69,24 @@ def _table(study: Study) -> Table:
     pairs = {(short(each.baseline), short(each.contender)) for each in several}
     one, one_baseline = len(pairs) == 1, len({a for a, _ in pairs}) == 1
     a, b = next(iter(pairs)) if one_baseline else ("A", "B")
-    columns = (
-        Column("case"),
-        *(() if one_baseline else (Column("baseline A"),)),
-        *(() if one else (Column("contender B"),)),
-        Column("verdict"),
-        Column(a, first.unit, numeric=True),
-        Column(b if one else "B", first.unit, numeric=True),
-        Column("B/A", RATIO, numeric=True),
-        Column("from", RATIO, numeric=True),
-        Column("to", RATIO, numeric=True),
-        Column("p", P_VALUE, numeric=True),
-        Column("trials"),
+    return table_of(
+        _by_case(study),
+        (Column("case"), lambda row: row[0]),
+        *(() if one_baseline else ((Column("baseline A"), lambda row: short(row[1].baseline)),)),
+        *(() if one else ((Column("contender B"), lambda row: short(row[1].contender)),)),
+        (Column("verdict"), lambda row: verdict(row[1])),
+        (number(a, first.unit), lambda row: row[1].baseline_value),
+        (number(b if one else "B", first.unit), lambda row: row[1].contender_value),
+        (number("B/A", RATIO), lambda row: row[1].ratio),
+        (number("from", RATIO), lambda row: row[1].low),
+        (number("to", RATIO), lambda row: row[1].high),
+        (number("p", P_VALUE), lambda row: row[1].p_adjusted),
+        (Column("trials"), lambda row: _trials(row[1])),
     )
-    rows: list[tuple[Cell, ...]] = [
-        (
-            case,
-            *(() if one_baseline else (short(each.baseline),)),
-            *(() if one else (short(each.contender),)),
-            verdict(each),
-            each.baseline_value,
-            each.contender_value,
-            each.ratio,
-            each.low,
-            each.high,
-            each.p_adjusted,
-            f"{each.rounds} rounds" if each.rounds is not None else "{} and {}".format(*each.trials),
-        )
-        for case, each in _by_case(study)
-    ]
-    return Table(columns, tuple(rows))
+
+
+def _trials(each: Comparison) -> str:
+    return f"{each.rounds} rounds" if each.rounds is not None else "{} and {}".format(*each.trials)
 
 
 def _listing(study: Study, table: Table) -> Listing:
@@ -114,7 +101,7 @@ def _listing(study: Study, table: Table) -> Listing:
         f"{measure(first.metric).capitalize()}, medians over trials, and the ratio B/A with its {percent(first.level)} "
         f"interval, from and to: {better}. The ratio {FROM_PAIRS}. {adjusted}δ is {percent(first.delta)}."
     )
-    return Listing("Comparisons", table, caption, searched=len(table.rows) > SEARCHED)
+    return searchable("Comparisons", table, caption)
 
 
 def _ratios(study: Study, data: Table) -> Figure | None:
@@ -130,17 +117,17 @@ def _ratios(study: Study, data: Table) -> Figure | None:
     marks = []
     for contender, word in dict.fromkeys((each.contender, each.verdict) for _, each in some):
         at = [index for index, (_, each) in enumerate(some) if (each.contender, each.verdict) == (contender, word)]
-        these = [some[index][1] for index in at]
+        these = [(float(index), names[index], some[index][1]) for index in at]
         marks.append(
-            Points(
+            Points.of(
                 f"{short(contender)}: {word}",
                 order.index(short(contender)),
-                tuple(each.ratio or 0.0 for each in these),
-                tuple(map(float, at)),
-                tuple(f"{names[index]}: {verdict(some[index][1])}, {ratio(some[index][1])}" for index in at),
-                tuple(each.low for each in these),
-                tuple(each.high for each in these),
-                symbol=_SYMBOLS[word],
+                [
+                    (each.ratio or 0.0, row, each.low, each.high, f"{name}: {verdict(each)}, {ratio(each)}")
+                    for row, name, each in these
+                ],
+                "dots",
+                _SYMBOLS[word],
             )
         )
     side, gain = "Left" if first.better == "lower" else "Right", better_and_worse(first.unit)[0]
@@ -176,7 +163,7 @@ def _notes(study: Study) -> Listing | None:
     more = max(0, len(rows) - MOST_NOTES)
     rest: tuple[Cell, ...] | None = (f"and {more} more", "") if more else None
     table = Table((Column("note", prose=True), Column("applies to")), tuple(rows[:MOST_NOTES]), rest)
-    return Listing("Notes on the verdicts", table, searched=len(rows) > SEARCHED)
+    return searchable("Notes on the verdicts", table)
 
 
 def _where(names: Sequence[str], of: int) -> str:
