@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarker.api.errors import UserError
 from benchmarker.formatting import count
-from benchmarker.report.page_model import Axis, Bars, Figure, Listing, Section
-from benchmarker.report.study import drawn, named_columns, names_of
-from benchmarker.tables.table import Cell, Column, Table
+from benchmarker.report.page_model import Axis, Bars, Figure, Listing, Section, drawn, searchable
+from benchmarker.report.study import MOST_DRAWN, named
+from benchmarker.tables.table import Cell, Column, Table, number
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import pandas as pd
 
+    from benchmarker.records.profile import Trace
     from benchmarker.records.record import Record
     from benchmarker.report.study import Group, Study
 
@@ -27,7 +28,6 @@ NO_CATEGORY = "(none)"
 MOST_CATEGORIES = 8
 MOST_OPS = 200
 MOST_TABLES = 6
-SEARCHED = 10
 
 
 def kernels(study: Study) -> Section | None:
@@ -44,7 +44,7 @@ def kernels(study: Study) -> Section | None:
     stacks = [(name, [name]) for name in kept]
     stacks += [("others", small)] if small else []
     stacks.append((UNLISTED, [UNLISTED]))
-    shown, left = drawn([group for group, _ in profiled])
+    shown, left = drawn([group for group, _ in profiled], MOST_DRAWN, "configurations")
     marks = tuple(
         Bars(
             name,
@@ -79,65 +79,66 @@ def kernels(study: Study) -> Section | None:
 
 
 _SHARES = ("communication_share", "hidden_share")
+_AMOUNTS = ("expected_count", "expected_bytes", "count", "bytes")
 
 
 def _communication(study: Study, profiled: Sequence[tuple[Group, Sequence[Record]]]) -> list[Listing]:
     """Return a table of what several devices exchange: the means over trials, and the device that is waited for."""
-    rows: list[tuple[Cell, ...]] = []
-    for group, records in profiled:
-        traces = [record.trace for record in records if record.trace and record.case.devices > 1]
-        if not traces:
-            continue
-        waits = [each.waiting_share for each in traces if each.waiting_share is not None]
-        communication, hidden = (fmean(getattr(each, name) for each in traces) for name in _SHARES)
-        waiting = fmean(waits) if len(waits) == len(traces) else None
-        critical = Counter(rank for each in traces for rank in each.critical_ranks)
-        last, steps = critical.most_common(1)[0] if critical else (None, 0)
-        transferring = None if waiting is None else communication - waiting
-        share = steps / critical.total() if critical else None
-        rows.append((*names_of(study, group), communication, hidden, waiting, transferring, last, share, len(traces)))
-    columns = (
-        *named_columns(study),
-        *(Column(name, "%", numeric=True) for name in ("communication", "hidden", "waiting", "transferring")),
-        Column("critical_rank", numeric=True),
-        Column("of_steps", "%", numeric=True),
-        Column("trials", numeric=True),
-    )
+    exchanging = [
+        (group, traces)
+        for group, records in profiled
+        if (traces := [record.trace for record in records if record.trace and record.case.devices > 1])
+    ]
     caption = (
         "Shares of the wall time of all devices, the means over profiled trials: in all, communication is waiting for "
         "another device to begin, and transferring; some of it is hidden behind other work. The critical rank is the "
         "device for which the others waited longest, in the given share of the steps."
     )
-    listings = [Listing("Communication", Table(columns, tuple(rows)), caption)] if rows else []
-    return listings + _exchanges(study, profiled)
+    if not exchanging:
+        return _exchanges(study, profiled)
+    columns = (
+        *(number(name, "%") for name in ("communication", "hidden", "waiting", "transferring")),
+        *(number("critical_rank"), number("of_steps", "%"), number("trials")),
+    )
+    cells = zip(*(_communicated(traces) for _, traces in exchanging), strict=True)
+    names = named(study, [group for group, _ in exchanging])
+    table = Table.of_columns([*names, *zip(columns, cells, strict=True)])
+    return [Listing("Communication", table, caption), *_exchanges(study, profiled)]
+
+
+def _communicated(traces: Sequence[Trace]) -> tuple[Cell, ...]:
+    """Return the shares of communication, hidden, waiting, transferring; the last rank and its share; the trials."""
+    waits = [each.waiting_share for each in traces if each.waiting_share is not None]
+    communication, hidden = (fmean(getattr(each, name) for each in traces) for name in _SHARES)
+    waiting = fmean(waits) if len(waits) == len(traces) else None
+    critical = Counter(rank for each in traces for rank in each.critical_ranks)
+    last, steps = critical.most_common(1)[0] if critical else (None, 0)
+    transferring = None if waiting is None else communication - waiting
+    share = steps / critical.total() if critical else None
+    return communication, hidden, waiting, transferring, last, share, len(traces)
 
 
 def _exchanges(study: Study, profiled: Sequence[tuple[Group, Sequence[Record]]]) -> list[Listing]:
     """Return a table of the collectives of a step, by formula and in the first profile of each configuration."""
-    rows: list[tuple[Cell, ...]] = [
-        (
-            *names_of(study, group),
-            each.op,
-            *(each.expected_count, each.expected_bytes, each.count, each.bytes),
-            each.difference,
-        )
-        for group, (record, *_) in profiled
-        for each in (record.trace.exchanges if record.trace else ())
+    exchanges = [
+        (group, each) for group, (record, *_) in profiled for each in (record.trace.exchanges if record.trace else ())
     ]
-    columns = (
-        *named_columns(study),
-        Column("collective"),
-        Column("expected_count", numeric=True),
-        Column("expected_bytes", "B", numeric=True),
-        Column("count", numeric=True),
-        Column("bytes", "B", numeric=True),
-        Column("difference"),
-    )
     caption = (
         "What the devices exchange in a step: the number of collectives of each kind and their bytes in all, as NCCL "
         "Tests define them, by the problem's formula and in the profile."
     )
-    return [Listing("Collectives", Table(columns, tuple(rows)), caption, searched=len(rows) > SEARCHED)] if rows else []
+    columns = (
+        (Column("collective"), "op"),
+        *((number(name, "B" if name.endswith("bytes") else ""), name) for name in _AMOUNTS),
+        (Column("difference"), "difference"),
+    )
+    table = Table.of_columns(
+        [
+            *named(study, [group for group, _ in exchanges]),
+            *((column, [getattr(each, name) for _, each in exchanges]) for column, name in columns),
+        ]
+    )
+    return [searchable("Collectives", table, caption)] if exchanges else []
 
 
 def _shares(records: Sequence[Record]) -> dict[str, float]:
@@ -219,7 +220,7 @@ def listing(name: str, table: pd.DataFrame) -> Listing:
     caption = f"{count(len(table), 'op')}{program}" + (
         f"; the {MOST_OPS} with the most time are listed" if len(left) else ""
     )
-    return Listing(name, Table(columns, rows, rest), caption, searched=len(rows) > SEARCHED)
+    return searchable(name, Table(columns, rows, rest), caption)
 
 
 def _sum(values: pd.Series) -> float:

@@ -12,7 +12,7 @@ from benchmarker.hooks.cases import Cases
 from benchmarker.records.sides import Side
 from benchmarker.records.step_times import STRAGGLER, local_times
 from benchmarker.report.page_model import Axis, Figure, Listing, Points, Section, drawn, searchable, table_of
-from benchmarker.report.study import named_columns, names_of
+from benchmarker.report.study import named
 from benchmarker.tables.table import RATIO, Cell, Column, Table, number
 
 if TYPE_CHECKING:
@@ -109,23 +109,32 @@ def _table(found: Scalings) -> Table:
 
 def _devices(study: Study) -> list[Listing]:
     """Return a table of the devices of all process groups, medians over trials."""
-    rows: list[tuple[Cell, ...]] = []
-    for group in study.groups:
-        count = group.records[0].case.devices
-        if count > 1 and group.ok:
-            rows += [(*names_of(study, group), device, *_device(group.ok, device)) for device in range(count)]
-    columns = (
-        *named_columns(study),
-        number("device"),
-        *(number(name, "s") for name in ("step_time", "step_time_without_communication", "step_time_alone")),
-        *(number("score", RATIO), number("host_peak_rss", "B"), number("trials")),
-    )
+    devices = [
+        (group, device)
+        for group in study.groups
+        if group.ok and group.records[0].case.devices > 1
+        for device in range(group.records[0].case.devices)
+    ]
+    if not devices:
+        return []
     caption = (
         "Medians over trials. The step time is that of the device's own process, if it has one: an exchange makes all "
         "wait for the slowest, so these are alike whichever of them is slow. Without communication they differ; the "
         f"score is the time of the fastest over that of the device, and below {STRAGGLER} it is a straggler."
     )
-    return [searchable("Devices", Table(columns, tuple(rows)), caption, folded=True)] if rows else []
+    measured = [_device(group.ok, device) for group, device in devices]
+    columns = (
+        *(number(name, "s") for name in ("step_time", "step_time_without_communication", "step_time_alone")),
+        *(number("score", RATIO), number("host_peak_rss", "B"), number("trials")),
+    )
+    table = Table.of_columns(
+        [
+            *named(study, [group for group, _ in devices]),
+            (number("device"), [device for _, device in devices]),
+            *zip(columns, zip(*measured, strict=True), strict=True),
+        ]
+    )
+    return [searchable("Devices", table, caption, folded=True)]
 
 
 def _device(records: Sequence[Record], device: int) -> tuple[Cell, ...]:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarker.records.step_times import step_times
-from benchmarker.report.page_model import Axis, Bars, Boxes, Figure, Mark, Points, Section
-from benchmarker.report.study import MOST_DRAWN, drawn, named_columns, names_of, panels, row_names
+from benchmarker.report.page_model import Axis, Bars, Boxes, Figure, Mark, Points, Section, drawn
+from benchmarker.report.study import MOST_DRAWN, named, panels, row_names
 from benchmarker.stats.classical import Description, describe
 from benchmarker.stats.median_interval import MIN_BLOCKS_FOR_INTERVAL, median_interval
-from benchmarker.tables.table import Cell, Column, Table
+from benchmarker.tables.table import Column, Table, number
 
 if TYPE_CHECKING:
     from benchmarker.report.study import Group, Study
@@ -44,7 +44,7 @@ def _bars(study: Study, every: Sequence[Group], metric: str, title: str, unit: s
     groups = [group for group in every if study.values(group, metric)]
     if not groups:
         return None
-    shown, left = drawn(groups)
+    shown, left = drawn(groups, MOST_DRAWN, "configurations")
     values = [study.values(group, metric) for group in groups]
     medians = [median(each) for each in values]
     intervals = [median_interval(each) for each in values]
@@ -56,11 +56,8 @@ def _bars(study: Study, every: Sequence[Group], metric: str, title: str, unit: s
         marks.append(Bars(name, series, at, tuple(medians[i] for i in at), low, high))
     few = [i for i in range(len(shown)) if intervals[i] is None]
     if few:
-        x, y = [], []
-        for i in few:
-            x += values[i]
-            y += [float(i)] * len(values[i])
-        marks.append(Points("trials", 7, tuple(x), tuple(y), ("one trial",) * len(x), look="small"))
+        trials = [(value, float(i), None, None, "one trial") for i in few for value in values[i]]
+        marks.append(Points.of("trials", 7, trials, "small"))
     kinds = [
         "lines are 95% intervals of this median, between order statistics of the trials"
         if len(few) < len(shown)
@@ -70,19 +67,22 @@ def _bars(study: Study, every: Sequence[Group], metric: str, title: str, unit: s
         else "",
     ]
     caption = "A bar is the median over trials" + "".join(f"; {kind}" for kind in kinds if kind) + "."
-    rows: list[tuple[Cell, ...]] = [
-        (*names_of(study, group), each, *(interval or (None, None)), len(of), " ".join(f"{value:.6g}" for value in of))
-        for group, each, interval, of in zip(groups, medians, intervals, values, strict=True)
-    ]
     kind = unit.replace("samples", "1")
-    rows += [(*names_of(study, group), None, None, None, 0, "") for group in every if not study.values(group, metric)]
-    columns = (
-        *named_columns(study),
-        Column(metric, kind, numeric=True),
-        Column("interval_from", kind, numeric=True),
-        Column("interval_to", kind, numeric=True),
-        Column("trials", numeric=True),
-        Column("values of the trials"),
+    missing = [group for group in every if not study.values(group, metric)]
+    table = Table.of_columns(
+        [
+            *named(study, [*groups, *missing]),
+            (number(metric, kind), [*medians, *[None] * len(missing)]),
+            *(
+                (number(f"interval_{end}", kind), [*(pair and pair[at] for pair in intervals), *[None] * len(missing)])
+                for at, end in enumerate(("from", "to"))
+            ),
+            (number("trials"), [*map(len, values), *[0] * len(missing)]),
+            (
+                Column("values of the trials"),
+                [*(" ".join(f"{value:.6g}" for value in of) for of in values), *[""] * len(missing)],
+            ),
+        ]
     )
     return Figure(
         key,
@@ -90,7 +90,7 @@ def _bars(study: Study, every: Sequence[Group], metric: str, title: str, unit: s
         caption,
         Axis(unit, limit=(0.0,)),
         tuple(marks),
-        Table(columns, tuple(rows)),
+        table,
         rows=row_names([(group.case, group) for group in shown]),
         left_out=left,
     )
@@ -166,33 +166,28 @@ def _boxes(
     of: str,
     most: int = MOST_DRAWN,
 ) -> Figure:
-    shown = found[:most]
-    left = (
-        ""
-        if len(shown) == len(found)
-        else f"Only the first {len(shown)} of {len(found)} are drawn; the data table has all."
-    )
+    shown, left = drawn(found, most)
     marks = []
     for series in dict.fromkeys(group.series for _, group, _ in shown):
         at = tuple(index for index, (_, group, _) in enumerate(shown) if group.series == series)
         values = tuple((each.p5, each.q1, each.median, each.q3, each.p95) for _, _, each in (shown[i] for i in at))
         marks.append(Boxes(shown[at[0]][1].side or "trials", series, at, values))
-    columns = (
-        *named_columns(study),
-        *(Column(f"{name}_s", "s", numeric=True) for name in FIVE),
-        Column(of, numeric=True),
+    (case, _), *side = named(study, [group for _, group, _ in found])
+    table = Table.of_columns(
+        [
+            (case, [name for name, _, _ in found]),
+            *side,
+            *((number(f"{name}_s", "s"), [getattr(each, name) for _, _, each in found]) for name in FIVE),
+            (number(of), [each.n for _, _, each in found]),
+        ]
     )
-    rows: list[tuple[Cell, ...]] = [
-        (name, *names_of(study, group)[1:], each.p5, each.q1, each.median, each.q3, each.p95, each.n)
-        for name, group, each in found
-    ]
     return Figure(
         key,
         title,
         caption,
         Axis("step time", "s", limit=(0.0,)),
         tuple(marks),
-        Table(columns, tuple(rows)),
+        table,
         rows=row_names([(name, group) for name, group, _ in shown]),
         left_out=left,
     )

@@ -15,7 +15,7 @@ from benchmarker.hooks import names
 from benchmarker.hooks.cases import Cases, Configuration
 from benchmarker.records.factors import Factors, factors_of, text, varying
 from benchmarker.roofline.model import rooflines
-from benchmarker.tables.table import Column
+from benchmarker.tables.table import Column, Filled
 
 if TYPE_CHECKING:
     from benchmarker.comparing.matching import Match
@@ -36,25 +36,18 @@ WIDEST_NAME, WIDEST_SHARED = 160, 400
 """Longer names of cases, and of what they share, are shortened in the middle."""
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+@dataclass(frozen=True)
+class Group(Configuration):
     """The trials of one case on one side: one bar, box or point. `series` is the number of the side, and its colour."""
 
     case: str
     side: str
-    factors: Factors
-    records: tuple[Record, ...]
     series: int
 
     @property
     def label(self) -> str:
         """The case and the side in a few words."""
         return " ".join(filter(None, (self.case, self.side)))
-
-    @property
-    def ok(self) -> list[Record]:
-        """Its successful trials."""
-        return [record for record in self.records if record.error is None]
 
 
 @dataclass(frozen=True)
@@ -130,7 +123,7 @@ class Study:
         titled = [title for title, *_ in every]
         named = names.names([case for _, _, case, _ in every], self.apart, titled if titled != own else ())
         groups = [
-            Group(shortened(name or title, WIDEST_NAME), short(side), case, records, order[side])
+            Group(case, records, shortened(name or title, WIDEST_NAME), short(side), order[side])
             for name, (title, side, case, records) in zip(named.each, every, strict=True)
         ]
         return groups, shortened(named.shared, WIDEST_SHARED)
@@ -178,7 +171,7 @@ class Study:
         found: list[tuple[Group, Roofline]] = []
         lacking: dict[str, None] = {}
         for group in self.groups:
-            several, reasons = rooflines([Configuration(group.factors, group.records)], self.ceilings)
+            several, reasons = rooflines([group], self.ceilings)
             found += [(group, each) for each in several]
             lacking |= dict.fromkeys(reasons)
         return found, list(lacking)
@@ -201,14 +194,10 @@ class Study:
         )
 
 
-def named_columns(study: Study) -> tuple[Column, ...]:
-    """Return the columns that name a case and its side in a table, without those that are empty."""
-    return (Column("case"), *((Column("side"),) if any(study.sides) else ()))
-
-
-def names_of(study: Study, group: Group) -> tuple[str, ...]:
-    """Return the cells of these columns."""
-    return (group.case, *((group.side,) if any(study.sides) else ()))
+def named(study: Study, groups: Sequence[Group]) -> list[Filled]:
+    """Return the columns that name cases and their sides in a table, without those that are empty."""
+    side = [(Column("side"), [group.side for group in groups])] if any(study.sides) else []
+    return [(Column("case"), [group.case for group in groups]), *side]
 
 
 def panels(study: Study) -> list[tuple[str, str, list[Group]]]:
@@ -237,12 +226,3 @@ def beside(results: Sequence[Path], ending: str) -> dict[str, Path]:
         files = sorted(result.rglob(f"*{ending}")) if result.is_dir() else [result.with_name(result.stem + ending)]
         found |= {file.name.removesuffix(ending): file for file in files if file.exists()}
     return found
-
-
-def drawn(groups: Sequence[Group]) -> tuple[list[Group], str]:
-    """Return the groups that a figure draws, and the note on the others."""
-    if len(groups) <= MOST_DRAWN:
-        return list(groups), ""
-    return list(
-        groups[:MOST_DRAWN]
-    ), f"Only the first {MOST_DRAWN} of {len(groups)} configurations are drawn; the data table has all."

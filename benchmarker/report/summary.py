@@ -8,7 +8,7 @@ from benchmarker.comparing.diagnosis import skewed
 from benchmarker.formatting import count
 from benchmarker.records.factors import varying
 from benchmarker.report.page_model import Section, searchable
-from benchmarker.report.study import named_columns, names_of
+from benchmarker.report.study import named
 from benchmarker.tables.results import counts, metrics
 from benchmarker.tables.table import Table
 
@@ -63,10 +63,9 @@ def _compared(study: Study) -> str:
 def results(study: Study) -> Section:
     """Return the table of configurations with their headline metrics, medians over trials."""
     skew = skewed(study.records)
-    names = [names_of(study, group) for group in study.groups]
     table = Table.of_columns(
         [
-            *((column, [name[at] for name in names]) for at, column in enumerate(named_columns(study))),
+            *named(study, study.groups),
             *metrics([group.ok for group in study.groups], study.derive, skew=skew),
             *counts(study.groups),
         ]

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from benchmarker.api.precision import UNIT_ROUNDOFF
 from benchmarker.comparing.pareto import by_work, front
 from benchmarker.formatting import count, si
-from benchmarker.hooks.cases import Configuration
-from benchmarker.report.page_model import Axis, Figure, Listing, Points, Section
-from benchmarker.report.study import MOST_DRAWN, named_columns, names_of
-from benchmarker.tables.table import Column, Table
+from benchmarker.report.page_model import Axis, Figure, Listing, Points, Section, searchable
+from benchmarker.report.study import MOST_DRAWN, named
+from benchmarker.tables.table import Column, Table, number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from benchmarker.comparing.pareto import Front
+    from benchmarker.comparing.pareto import Candidate, Front
     from benchmarker.report.study import Group, Study
 
 AGAINST = (
@@ -28,7 +28,6 @@ ROUNDOFFS = 3
 """Unit roundoffs of the lowest type up to which errors are rounding alone."""
 MOST_FIGURES = 12
 MOST_LABELLED = 12
-SEARCHED = 10
 
 
 def fronts(study: Study) -> Section | None:
@@ -46,45 +45,39 @@ def fronts(study: Study) -> Section | None:
 def _parts(
     study: Study, works: Sequence[Sequence[Group]], metric: str, words: str, axis: str, log: bool
 ) -> list[Figure | Listing]:
-    found: list[tuple[list[Group], Front]] = []
-    for groups in works:
-        of = {group.records[0].trial_id: group for group in groups}
-        several = [Configuration(group.factors, group.records) for group in groups]
-        made = front(several, ["samples_per_s", metric], study.derive)
-        if len(made.points) > 1 and not (metric == "numeric_error" and _is_rounding(groups)):
-            found.append(([of[point.configuration.records[0].trial_id] for point in made.points], made))
-    if not found:
+    fronts = [
+        made
+        for groups in works
+        if len((made := front(groups, ["samples_per_s", metric], study.derive)).points) > 1
+        and not (metric == "numeric_error" and _is_rounding(groups))
+    ]
+    if not fronts:
         return []
-    columns = (
-        *named_columns(study),
-        Column("samples_per_s", "1/s", numeric=True),
-        Column(metric, found[0][1].metrics[1].unit, numeric=True),
-        Column("optimal"),
-    )
-    tables = [
-        Table(
-            columns,
-            tuple(
-                (*names_of(study, group), *point.values, point.optimal)
-                for group, point in zip(groups, front.points, strict=True)
-            ),
-        )
-        for groups, front in found
-    ]
+    tables = [_table(study, made.points, metric, made.metrics[1].unit) for made in fronts]
     figures = [
-        _figure(study, number, each, table, metric, words, axis, log)
-        for number, (each, table) in enumerate(zip(found[:MOST_FIGURES], tables, strict=False))
+        _figure(study, at, made, table, metric, words, axis, log)
+        for at, (made, table) in enumerate(zip(fronts[:MOST_FIGURES], tables, strict=False))
     ]
-    if len(found) == 1:
+    if len(fronts) == 1:
         return [*figures]
-    rows = tuple(row for table in tables for row in table.rows)
     left = (
-        f"Only the first {MOST_FIGURES} of {len(found)} problems and their options have a figure above."
-        if len(found) > MOST_FIGURES
+        f"Only the first {MOST_FIGURES} of {len(fronts)} problems and their options have a figure above."
+        if len(fronts) > MOST_FIGURES
         else ""
     )
-    title = f"Throughput against {words}: all configurations"
-    return [*figures, Listing(title, Table(columns, rows), left, folded=True, searched=len(rows) > SEARCHED)]
+    table = replace(tables[0], rows=tuple(row for each in tables for row in each.rows))
+    return [*figures, searchable(f"Throughput against {words}: all configurations", table, left, folded=True)]
+
+
+def _table(study: Study, points: Sequence[Candidate[Group]], metric: str, unit: str) -> Table:
+    return Table.of_columns(
+        [
+            *named(study, [point.configuration for point in points]),
+            (number("samples_per_s", "1/s"), [point.values[0] for point in points]),
+            (number(metric, unit), [point.values[1] for point in points]),
+            (Column("optimal"), [point.optimal for point in points]),
+        ]
+    )
 
 
 def _is_rounding(groups: Sequence[Group]) -> bool:
@@ -99,18 +92,18 @@ def _is_rounding(groups: Sequence[Group]) -> bool:
 
 def _figure(
     study: Study,
-    number: int,
-    found: tuple[list[Group], Front],
+    at: int,
+    front: Front[Group],
     table: Table,
     metric: str,
     words: str,
     axis: str,
     log: bool,
 ) -> Figure:
-    groups, front = found
-    shown = sorted(zip(groups, front.points, strict=True), key=lambda pair: not pair[1].optimal)[:MOST_DRAWN]
+    shown = sorted(front.points, key=lambda point: not point.optimal)[:MOST_DRAWN]
     marks: list[Points] = []
-    for group, point in shown:
+    for point in shown:
+        group = point.configuration
         marks.append(
             Points(
                 f"{group.side or group.label}{'' if point.optimal else ', not optimal'}",
@@ -125,18 +118,19 @@ def _figure(
         )
     if log and any(x <= 0 for mark in marks for x in mark.x):
         log = False  # an exact result cannot be shown on a logarithmic axis
+    number_of = len(front.points)
     notes = [
-        f"Only {len(shown)} of {len(groups)} configurations are drawn, optimal ones first; the data table has all."
-        if len(shown) < len(groups)
+        f"Only {len(shown)} of {number_of} configurations are drawn, optimal ones first; the data table has all."
+        if len(shown) < number_of
         else "",
         f"{count(front.left_out, 'configuration has', 'configurations have')} no value of one of the two metrics."
         if front.left_out
         else "",
     ]
     better = "to the right and above" if front.metrics[1].better == "higher" else "to the left and above"
-    of = groups[0].case
+    of = front.points[0].configuration.case
     return Figure(
-        f"pareto-{metric}-{number}",
+        f"pareto-{metric}-{at}",
         f"Throughput against {words}" + (f", {of}" if of else ""),
         f"Better is {better}. Filled marks are Pareto-optimal.",
         Axis(axis, log=log, limit=() if log else (0.0,)),

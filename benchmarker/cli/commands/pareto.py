@@ -15,7 +15,7 @@ from benchmarker.cli.options.types import names_in
 from benchmarker.comparing.diagnosis import executions, skewed
 from benchmarker.comparing.pareto import Candidate, Front, by_work, front
 from benchmarker.formatting import count, part
-from benchmarker.hooks.cases import Cases
+from benchmarker.hooks.cases import Cases, Configuration
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.records import store
 from benchmarker.tables.table import Column, Table, number
@@ -69,12 +69,12 @@ def command(results: tuple[Path, ...], names: str, pool: bool, wide: bool) -> Ou
     )
 
 
-def _verdict(point: Candidate, of_work: Front) -> str:
+def _verdict(point: Candidate[Configuration], of_work: Front[Configuration]) -> str:
     return "only one" if len(of_work.points) == 1 else "optimal" if point.optimal else ""
 
 
 def _parts(
-    points: Sequence[tuple[Candidate, Front]],
+    points: Sequence[tuple[Candidate[Configuration], Front[Configuration]]],
     cases: Cases,
     metrics: Sequence[str],
     left_out: int,
