@@ -39,26 +39,20 @@ def describe(
     """
     group, labels = _groups(rows, by)
     count = len(labels)
-    own = rows["self_ns"].to_numpy()
-    shares = rows["busy_ns"].to_numpy()
-    order = np.lexsort((own, group))
-    values = own[order]
-    sizes = np.bincount(group, minlength=count)
-    first = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64) if count else np.empty(0, np.int64)
-    total = np.bincount(group, own, count)
-    mean = total / np.maximum(sizes, 1)
+    lines = rows[["self_ns", "busy_ns"]].assign(total_ns=_totals(rows, group)).groupby(group)
+    own = lines["self_ns"]
     made = labels.assign(
-        count=sizes,
-        total_ns=_sum(group, _totals(rows, group), count),
-        self_ns=_sum(group, own, count),
-        busy_ns=_sum(group, shares, count),
-        mean_ns=mean,
-        **{name: _quantile(values, first, sizes, share) for name, share in QUANTILES.items()},
-        min_ns=values[first] if count else values,
-        max_ns=values[first + sizes - 1] if count else values,
-        std_ns=np.sqrt(np.bincount(group, (own - mean[group]) ** 2, count) / np.maximum(sizes, 1)),
+        count=own.size(),
+        total_ns=lines["total_ns"].sum(),
+        self_ns=own.sum(),
+        busy_ns=lines["busy_ns"].sum(),
+        mean_ns=own.mean(),
+        **{name: own.quantile(share) for name, share in QUANTILES.items()},
+        min_ns=own.min(),
+        max_ns=own.max(),
+        std_ns=own.std(ddof=0),
     )
-    made.insert(len(by) + 4, "share", made["busy_ns"] / max(1, int(shares.sum())))
+    made.insert(len(by) + 4, "share", made["busy_ns"] / max(1, int(rows["busy_ns"].sum())))
     for name in sole:
         made[name] = _sole(rows[name], group, count)
     durations = durations_ns(rows)
@@ -112,25 +106,6 @@ def _totals(rows: pd.DataFrame, group: np.ndarray) -> np.ndarray:
     thread = grouped(group, codes(rows["device"]), codes(rows["track"]))[0]
     nested = nest(thread, begin, begin + duration)
     return np.where(nested.parent < 0, extended(end, nested) - begin, 0)
-
-
-def _sum(group: np.ndarray, values: np.ndarray, count: int) -> np.ndarray:
-    """Exact integer sums of each group."""
-    found = np.zeros(count, np.int64)
-    np.add.at(found, group, values)
-    return found
-
-
-def _quantile(values: np.ndarray, first: np.ndarray, sizes: np.ndarray, share: float) -> np.ndarray:
-    """A quantile of each group of sorted values, with linear interpolation."""
-    if not len(first):
-        return np.empty(0)
-    at = (sizes - 1) * share
-    low = np.floor(at).astype(np.int64)
-    high = np.minimum(low + 1, sizes - 1)
-    below, above = values[first + low], values[first + high]
-    found: np.ndarray = below + (above - below) * (at - low)
-    return found
 
 
 def calls(events: pd.DataFrame, rows: pd.DataFrame) -> np.ndarray:
