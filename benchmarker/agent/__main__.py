@@ -23,22 +23,11 @@ from typing import BinaryIO
 import msgspec
 
 from benchmarker import guard
-from benchmarker.agent.messages import (
-    EndRanks,
-    FromRank,
-    Ping,
-    Present,
-    SampledReadings,
-    SamplingStarted,
-    StartRanks,
-    StartSampling,
-    ToAgent,
-    ToRank,
-    TrialEnded,
-)
+from benchmarker.agent import messages
 from benchmarker.agent.node import LocalNode
 from benchmarker.api.errors import TerminatedError, terminate
 from benchmarker.files.atomic import as_json
+from benchmarker.machine import description
 from benchmarker.machine.description import installed
 from benchmarker.power.samplers import Readings
 from benchmarker.worker.launch import Worker
@@ -70,7 +59,7 @@ class _Agent:
         self.status = 0
         self._output = output
         self._sending = threading.Lock()
-        self._requests: SimpleQueue[StartSampling | StartRanks | EndRanks] = SimpleQueue()
+        self._requests: SimpleQueue[messages.Request] = SimpleQueue()
         self._node = LocalNode()
         self._ranks: dict[int, Worker] = {}
         self._received_s = 0.0
@@ -79,21 +68,21 @@ class _Agent:
 
     def stay(self) -> None:
         """Do what the parent asks, one trial after the other."""
-        self._send(Present(self._node.describe(), installed()))
+        self._send(messages.Present(description.describe(), installed()))
         threading.Thread(target=self._listen, daemon=True).start()
         while True:
             with self._node.trial():
                 self._take_part(self._requests.get())
-            self._send(TrialEnded())
+            self._send(messages.TrialEnded())
             self._wait_for_end()
 
-    def _take_part(self, request: StartSampling | StartRanks | EndRanks) -> None:
+    def _take_part(self, request: messages.Request) -> None:
         """Do what is asked for a trial, and send what the meters read, if they were asked to."""
-        if isinstance(request, StartSampling):
+        if isinstance(request, messages.StartSampling):
             self._node.sample(request.case)
-            self._send(SamplingStarted(self._node.probes or {}))
+            self._send(messages.SamplingStarted(self._node.probes or {}))
             request = self._requests.get()
-        if isinstance(request, StartRanks):
+        if isinstance(request, messages.StartRanks):
             self._run(request)
             self._node.end()
             if self._node.readings:
@@ -120,7 +109,7 @@ class _Agent:
         try:
             for line in lines(0):
                 self._received_s = time.monotonic()
-                self._on_message(message_of(line, ToAgent))
+                self._on_message(message_of(line, messages.ToAgent))
         except InvalidLineError as error:
             self.status = 1
             sys.stderr.write(f"the agent was told what is not valid: {error}\n")
@@ -130,22 +119,22 @@ class _Agent:
         finally:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    def _on_message(self, message: Ping | StartSampling | StartRanks | ToRank | EndRanks) -> None:
-        if isinstance(message, Ping):
-            self._send(Present(self._node.describe() if message.described else None))
+    def _on_message(self, message: messages.ToAgent) -> None:
+        if isinstance(message, messages.Ping):
+            self._send(messages.Present(description.describe() if message.described else None))
             return
-        if isinstance(message, ToRank | EndRanks):
+        if isinstance(message, messages.ToRank | messages.EndRanks):
             self._started.wait()
-        if isinstance(message, ToRank):
+        if isinstance(message, messages.ToRank):
             if worker := self._ranks.get(message.rank):
                 if message.command:
                     worker.send(message.command)
                 if message.terminate:
                     worker.terminate()
             return
-        if isinstance(message, StartRanks):
+        if isinstance(message, messages.StartRanks):
             self._started.clear()
-        elif isinstance(message, EndRanks):
+        elif isinstance(message, messages.EndRanks):
             for worker in list(self._ranks.values()):
                 guard.end(worker.process)
         self._requests.put(message)
@@ -155,14 +144,14 @@ class _Agent:
         most = max((len(meter.samples) for meter in readings.sampled), default=0)
         for at in range(0, max(1, most), SAMPLES):
             part = [replace(meter, samples=meter.samples[at : at + SAMPLES]) for meter in readings.sampled]
-            self._send(SampledReadings(replace(readings, sampled=part)))
+            self._send(messages.SampledReadings(replace(readings, sampled=part)))
 
-    def _run(self, begin: StartRanks) -> None:
+    def _run(self, begin: messages.StartRanks) -> None:
         """Run the ranks to their ends."""
         reported: dict[int, tuple[str, int | None]] = {}
 
         def on_event(rank: int, event: Event) -> None:
-            self._send(FromRank(rank=rank, event=event))
+            self._send(messages.FromRank(rank=rank, event=event))
 
         def report() -> bool:
             """Send which ranks have failed, or ended, since the last look; never enough."""
@@ -170,7 +159,7 @@ class _Agent:
                 now = (worker.fault, worker.status)
                 if now != reported.setdefault(rank, ("", None)):
                     reported[rank] = now
-                    self._send(FromRank(rank=rank, fault=worker.fault, status=worker.status))
+                    self._send(messages.FromRank(rank=rank, fault=worker.fault, status=worker.status))
             return False
 
         workers = self._node.start(begin.tasks, [Path(log) for log in begin.logs], on_event)

@@ -47,7 +47,9 @@ class ToRank(Struct, frozen=True, kw_only=True, tag=True):
     terminate: bool = False
 
 
-ToAgent = Ping | StartSampling | StartRanks | ToRank | EndRanks
+Request = StartSampling | StartRanks | EndRanks
+"""What is done one after the other."""
+ToAgent = Ping | ToRank | Request
 """What an agent may be sent: for each trial, `StartSampling` if meters are read, `StartRanks`, and `EndRanks`."""
 
 

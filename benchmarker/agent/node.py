@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -13,7 +14,7 @@ from typing import Protocol
 import msgspec
 
 from benchmarker.api.case import Case
-from benchmarker.machine import description, gpus
+from benchmarker.machine import gpus
 from benchmarker.power import samplers
 from benchmarker.power.sampler import MeterProbe
 from benchmarker.power.samplers import Readings, Sampled, Sampling
@@ -58,79 +59,60 @@ class RankProcess(Protocol):
         """Send SIGTERM to it."""
 
 
-class Node(Protocol):
+class Node(ABC):
     """A node during a trial: this machine, or one behind an agent. What it is asked for, it answers when it is heard.
 
-    `probes` says what the meters can read once it was asked to sample, and `readings` what they read once it has ended.
-    If it is given up, `given_up` says what it did.
+    `children` are the processes by which it is heard. `machine` is what it is, as it was before the trial; that of this
+    machine is not asked for. `probes` says what each meter reads there, or why it reads nothing, once it was asked to
+    sample, and `readings` what they have read, once it has ended. `has_answered` is about the last ping, and
+    `has_ended` says that nothing of the trial is left. If it is given up, `given_up` says what it did.
     """
 
-    given_up: str
-
-    @property
-    def name(self) -> str | None:
-        """Its name among several nodes."""
+    name = ""
+    given_up = ""
+    has_answered = True
+    has_ended = True
+    machine: Machine | None = None
+    children: Sequence[Child] = ()
+    probes: dict[str, MeterProbe] | None = None
+    readings: Readings | None = None
 
     @property
     def address(self) -> str:
         """Where other nodes reach it."""
-
-    @property
-    def children(self) -> Sequence[Child]:
-        """The processes by which it is heard."""
-
-    @property
-    def machine(self) -> Machine | None:
-        """What it is, as it was before the trial."""
-
-    @property
-    def probes(self) -> dict[str, MeterProbe] | None:
-        """What each meter reads there, or why it reads nothing."""
-
-    @property
-    def readings(self) -> Readings | None:
-        """What the meters have read, with those that read nothing."""
+        return ""
 
     @property
     def trouble(self) -> str:
         """Why nothing is heard of it any more; empty if it is heard."""
+        return ""
 
     @property
     def lost(self) -> str:
-        """The same with its name."""
+        """Why the node is lost; empty if it is not."""
+        return f"node {self.name} was lost: {self.trouble}" if self.trouble else ""
 
-    @property
-    def has_answered(self) -> bool:
-        """Whether it has answered the last ping."""
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether nothing of the trial is left."""
-
+    @abstractmethod
     def sample(self, case: Case) -> None:
         """Find what the meters of a case read there, sample them from now on, and rest if it wants idle power."""
 
+    @abstractmethod
     def start(self, tasks: Sequence[Task], logs: Sequence[Path], on_event: OnEvent) -> Sequence[RankProcess]:
-        """Start ranks."""
+        """Start ranks; the first is connected to the samplers."""
 
-    def ping(self) -> None:
+    def ping(self) -> None:  # noqa: B027 - this machine is there
         """Ask whether it is there."""
 
+    @abstractmethod
     def end(self) -> None:
         """End its ranks, and what they started, and then its samplers."""
 
 
-class LocalNode:
+class LocalNode(Node):
     """The machine of this process, for one trial after the other; what its meters can read is found once."""
-
-    given_up = name = address = trouble = lost = ""
-    has_answered = has_ended = True
-    machine: Machine | None = None
 
     def __init__(self) -> None:
         self.children: list[Worker] = []
-        self.probes: dict[str, MeterProbe] | None = None
-        self.readings: Readings | None = None
         self._known: dict[tuple[object, ...], dict[str, MeterProbe]] = {}
         self._environments: dict[tuple[int | None, int], Environment] = {}
         self._ranks, self._samplers = ExitStack(), ExitStack()
@@ -147,10 +129,6 @@ class LocalNode:
         finally:
             self.children = []
 
-    def describe(self) -> Machine:
-        """Return what this machine is now."""
-        return description.describe()
-
     def environment(self, case: Case) -> Environment:
         """Return the variables that show workers only the GPUs of a case that are here."""
         shown = (case.gpu, case.devices // case.nodes)
@@ -159,7 +137,7 @@ class LocalNode:
         return self._environments[shown]
 
     def sample(self, case: Case) -> None:
-        """Find what the meters of a case read here, sample them from now on, and rest if it wants idle power."""
+        """See `Node`."""
         measuring, environment = case.measuring, self.environment(case)
         key = (measuring.power, case.device, case.gpu, case.devices // case.nodes)
         if key not in self._known:
@@ -173,7 +151,7 @@ class LocalNode:
         self._cards = tuple(cards.split(",")) if cards else ()
 
     def start(self, tasks: Sequence[Task], logs: Sequence[Path], on_event: OnEvent) -> Sequence[Worker]:
-        """Start ranks; the first is connected to the samplers."""
+        """See `Node`."""
         environment = self.environment(tasks[0].cases[0])
         for number, (task, log) in enumerate(zip(tasks, logs, strict=True)):
             sensors = self._sampling.links() if self._sampling and number == 0 else {}
@@ -182,11 +160,8 @@ class LocalNode:
             self.children.append(self._ranks.enter_context(started(sent, own, log, partial(on_event, task.rank))))
         return self.children
 
-    def ping(self) -> None:
-        """Do nothing: it is there."""
-
     def end(self) -> None:
-        """End the ranks and what they started, and then the samplers."""
+        """See `Node`."""
         self._ranks.close()
         self.children = []
         if self._sampling and self.probes is not None:

@@ -18,18 +18,7 @@ from pathlib import Path
 import msgspec
 
 from benchmarker import guard
-from benchmarker.agent.messages import (
-    EndRanks,
-    FromAgent,
-    FromRank,
-    Ping,
-    Present,
-    SamplingStarted,
-    StartRanks,
-    StartSampling,
-    ToRank,
-    TrialEnded,
-)
+from benchmarker.agent import messages
 from benchmarker.agent.node import ANSWER_S, END_S, LostNodeError, Node, OnEvent, end_trial, wait
 from benchmarker.api.case import Case
 from benchmarker.api.errors import UserError
@@ -52,7 +41,7 @@ _FILES = 4
 _OTHER_FILES = 512
 _OUTPUT_BYTES = 4096
 """How much is kept of what an agent's command writes beside messages: the last says why it ended."""
-_DECODER = msgspec.json.Decoder(FromAgent)
+_DECODER = msgspec.json.Decoder(messages.FromAgent)
 """Made once: it takes four times as long as a message."""
 
 
@@ -73,14 +62,14 @@ class RemoteRank:
 
     def send(self, command: Command) -> None:
         """Send it a command."""
-        self._node.send(ToRank(rank=self.number, command=command))
+        self._node.send(messages.ToRank(rank=self.number, command=command))
 
     def terminate(self) -> None:
         """Send SIGTERM to it."""
-        self._node.send(ToRank(rank=self.number, terminate=True))
+        self._node.send(messages.ToRank(rank=self.number, terminate=True))
 
 
-class RemoteNode(Child):
+class RemoteNode(Child, Node):
     """A node behind its agent: what is known of it, and its ranks, which seem to be here; see `Node`."""
 
     def __init__(self, name: str, launcher: Launcher) -> None:
@@ -88,7 +77,6 @@ class RemoteNode(Child):
         self.name = name
         self.children = [self]
         self.installed: Installed | None = None
-        self.given_up = ""
         self.is_in_use, self.has_ended = False, True
         self._launcher = launcher
         self._lines = Lines(2 * LINE_BYTES, self._on_line)
@@ -118,31 +106,26 @@ class RemoteNode(Child):
         last = self._last_output.decode(errors="replace").strip().splitlines()[-1:]
         return f"its agent {how}" + (f": {one_line(last[0])[:300]}" if last else "")
 
-    @property
-    def lost(self) -> str:
-        """Why the node is lost; empty if it is not."""
-        return f"node {self.name} was lost: {self.trouble}" if self.trouble else ""
-
     def prepare(self) -> None:
         """Ask how its machine is now, before another trial."""
         self._forget()
-        self.send(Ping(described=True))
+        self.send(messages.Ping(described=True))
 
     def ping(self) -> None:
         """Ask whether it is there."""
         self.has_answered = False
-        self.send(Ping())
+        self.send(messages.Ping())
 
     def sample(self, case: Case) -> None:
         """Ask for what the meters of its node read, and for the rest that the case wants."""
         self.is_in_use, self.has_ended = True, False
-        self.send(StartSampling(case))
+        self.send(messages.StartSampling(case))
 
     def start(self, tasks: Sequence[Task], logs: Sequence[Path], on_event: OnEvent) -> Sequence[RemoteRank]:
         """Start ranks."""
         self.is_in_use, self.has_ended = True, False
         self.ranks = {task.rank: RemoteRank(task.rank, self, partial(on_event, task.rank)) for task in tasks}
-        self.send(StartRanks(list(tasks), [str(log.absolute()) for log in logs]))
+        self.send(messages.StartRanks(list(tasks), [str(log.absolute()) for log in logs]))
         return list(self.ranks.values())
 
     def end(self) -> None:
@@ -150,7 +133,7 @@ class RemoteNode(Child):
         self.ignore_ranks()
         if self.is_in_use:
             self.is_in_use = False
-            self.send(EndRanks())
+            self.send(messages.EndRanks())
 
     def ignore_ranks(self) -> None:
         """Ignore whatever its ranks still send."""
@@ -171,19 +154,19 @@ class RemoteNode(Child):
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             self._remember(line + b"\n")
             return
-        if isinstance(message, FromRank):
+        if isinstance(message, messages.FromRank):
             rank = self.ranks[message.rank]
             if message.event is not None:
                 rank.on_event(message.event)
             rank.fault = rank.fault or message.fault
             rank.status = message.status if rank.status is None else rank.status
-        elif isinstance(message, Present):
+        elif isinstance(message, messages.Present):
             self.has_answered, self._last_output = True, b""
             self.machine = message.machine or self.machine
             self.installed = message.installed or self.installed
-        elif isinstance(message, TrialEnded):
+        elif isinstance(message, messages.TrialEnded):
             self.has_ended = True
-        elif isinstance(message, SamplingStarted):
+        elif isinstance(message, messages.SamplingStarted):
             self.probes = message.probes
         elif self.readings is None:
             self.readings = message.readings

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from benchmarker.fleet.parent import Progress
     from benchmarker.records.plan import Plan
 
-PROGRAM = (sys.executable, "-P", "-m", "benchmarker.fleet.link")
+PROGRAM = (sys.executable, "-P", "-m", "benchmarker.fleet")
 MOST_AT_ONCE = 128
 """Most pairs that measure at the same time: this node passes on what their agents tell."""
 SILENT_S = ANSWER_S + 60.0

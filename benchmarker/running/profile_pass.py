@@ -22,17 +22,9 @@ from benchmarker.files import atomic
 from benchmarker.hooks import parameters, registry
 from benchmarker.records import store
 from benchmarker.records.record import Harness, Record
+from benchmarker.worker import protocol
 from benchmarker.worker.launch import ending_text
-from benchmarker.worker.protocol import (
-    Done,
-    Event,
-    Failed,
-    RecordPart,
-    StageBegan,
-    StepsDone,
-    Task,
-    folder_of,
-)
+from benchmarker.worker.protocol import Task, folder_of
 
 if TYPE_CHECKING:
     from benchmarker.running.context import Context
@@ -74,7 +66,7 @@ def _profiled(context: Context, record: Record) -> Record:
     with tempfile.TemporaryDirectory(dir=context.folder.work) as name:
         variables = _take(context, record, Path(name))
         files = [_file(folder_of(Path(name), rank)) for rank in range(case.ranks)]
-        context.listener.on_event(StageBegan("reading the profile"))
+        context.listener.on_event(protocol.StageBegan("reading the profile"))
         expected = Expected(
             scopes=problem.scopes(case.mode),
             separable=case.measuring.separable,
@@ -117,10 +109,10 @@ def _write(files: Mapping[Path, bytes]) -> None:
 def _take(context: Context, record: Record, into: Path) -> dict[str, str]:
     """Run the worker; returns the environment variables that it ran with."""
     case = record.case
-    events: list[Event] = []
+    events: list[protocol.Event] = []
 
-    def listen(event: Event) -> None:
-        if isinstance(event, StageBegan | StepsDone):
+    def listen(event: protocol.Event) -> None:
+        if isinstance(event, protocol.StageBegan | protocol.StepsDone):
             context.listener.on_event(event)
         else:
             events.append(event)
@@ -137,11 +129,11 @@ def _take(context: Context, record: Record, into: Path) -> dict[str, str]:
                 log.unlink()
     variables: dict[str, str] = {}
     for event in events:
-        if isinstance(event, RecordPart):
+        if isinstance(event, protocol.RecordPart):
             variables |= event.variables or {}
-        if isinstance(event, Failed):
+        if isinstance(event, protocol.Failed):
             raise UserError(f"{case.framework}: {event.failure.message}")
-        if isinstance(event, Done):
+        if isinstance(event, protocol.Done):
             return variables
     raise UserError(f"the profiled process failed: {text}")
 

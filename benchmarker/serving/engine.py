@@ -19,19 +19,10 @@ from benchmarker.api.errors import UserError
 from benchmarker.files.locks import scratch
 from benchmarker.records.load import RequestOutcome
 from benchmarker.serving.open_loop import RequestError, Usage, drive
+from benchmarker.worker import protocol
 from benchmarker.worker.launch import Environment, Worker, ending_text, started
 from benchmarker.worker.pipes import listen
-from benchmarker.worker.protocol import (
-    Checked,
-    Command,
-    Done,
-    Event,
-    GenerationRequest,
-    RecordPart,
-    Refused,
-    Task,
-    Tokens,
-)
+from benchmarker.worker.protocol import Task
 
 if TYPE_CHECKING:
     from benchmarker.serving.arrivals import Request
@@ -94,10 +85,12 @@ class EngineServer:
         whole = asyncio.get_running_loop().create_future()
         self._open[number] = _Open(request.new_tokens, token, whole)
         try:
-            worker.send(Command(request=GenerationRequest(number, request.prompt_len, request.new_tokens)))
+            worker.send(
+                protocol.Command(request=protocol.GenerationRequest(number, request.prompt_len, request.new_tokens))
+            )
             await whole
         except asyncio.CancelledError:
-            worker.send(Command(request=GenerationRequest(number)))
+            worker.send(protocol.Command(request=protocol.GenerationRequest(number)))
             raise
         finally:
             del self._open[number]
@@ -117,17 +110,17 @@ class EngineServer:
                 future.set_exception(UserError(gone))
         self._in_loop(self._fail, gone)
 
-    def _on_event(self, event: Event) -> None:
+    def _on_event(self, event: protocol.Event) -> None:
         """Take an event, in the worker's thread."""
-        if isinstance(event, Tokens):
+        if isinstance(event, protocol.Tokens):
             self._in_loop(self._take, event.ids, time.monotonic())  # the clock of event loops
-        elif isinstance(event, RecordPart):
+        elif isinstance(event, protocol.RecordPart):
             self.described.update(event.sent())
-        elif isinstance(event, Checked):
+        elif isinstance(event, protocol.Checked):
             self.described["check"] = event.check
-        elif isinstance(event, Refused) and not self._ready.done():
+        elif isinstance(event, protocol.Refused) and not self._ready.done():
             self._ready.set_exception(UserError(event.message))
-        elif isinstance(event, Done):
+        elif isinstance(event, protocol.Done):
             self._ready.set_result(None)
 
     def _in_loop(self, function: Callable[..., None], *args: Any) -> None:

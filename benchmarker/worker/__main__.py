@@ -22,22 +22,12 @@ from benchmarker.api.precision import PRECISIONS
 from benchmarker.api.problem import Support
 from benchmarker.formatting import one_line
 from benchmarker.hooks import registry
+from benchmarker.worker import protocol
 from benchmarker.worker.bench import BATCHES, Bench
 from benchmarker.worker.correctness import TRAINING_STEPS, check
 from benchmarker.worker.parent import Parent, Stages
 from benchmarker.worker.process_group import Group, RankRunner
-from benchmarker.worker.protocol import (
-    Checked,
-    Described,
-    Done,
-    Events,
-    Losses,
-    Refused,
-    StageEnded,
-    Task,
-    folder_of,
-    lines,
-)
+from benchmarker.worker.protocol import Events, Task, folder_of, lines
 from benchmarker.worker.serve import serve
 from benchmarker.worker.trial import failures_sent, measure, open_case, survey
 
@@ -49,13 +39,13 @@ def main() -> None:
     os.dup2(2, 1)
     received = lines(0)
     task = msgspec.json.decode(next(received, b""), type=Task)
-    events.send(StageEnded("python", started_s - task.spawned_s))
+    events.send(protocol.StageEnded("python", started_s - task.spawned_s))
     parent = Parent(received, events)
     signal.signal(signal.SIGTERM, terminate)  # timed out: send what is available, then end
     try:
         _TASKS[task.kind](task, events, parent)
     except UserError as error:
-        events.send(Refused(one_line(str(error))))
+        events.send(protocol.Refused(one_line(str(error))))
     except TerminatedError:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTERM)
@@ -73,7 +63,7 @@ def _describe(task: Task, events: Events, parent: Parent) -> None:
             if unknown := ({mode} - {*MODES}) | ({*precisions} - {*PRECISIONS}):
                 address = f"workload.{task.problem}.{task.framework}"
                 raise UserError(f"{address} lists {', '.join(sorted(unknown))}, which is neither mode nor precision")
-    events.send(Described(info, support))
+    events.send(protocol.Described(info, support))
 
 
 def _check(task: Task, events: Events, parent: Parent) -> None:
@@ -84,11 +74,11 @@ def _check(task: Task, events: Events, parent: Parent) -> None:
     for mode in task.modes:
         bench.case = msgspec.structs.replace(case, mode=mode)
         data = bench.data(size, TRAINING_STEPS)
-        events.send(Checked(check(bench.build(size, data), data, size, bench.case), mode))
+        events.send(protocol.Checked(check(bench.build(size, data), data, size, bench.case), mode))
         if mode == "training":
             workload = bench.build(size, bench.data(size, BATCHES))
             losses = [float(workload.outputs(workload.step())["loss"]) for _ in range(task.steps)]
-            events.send(Losses([*losses]))
+            events.send(protocol.Losses([*losses]))
 
 
 def _profile(task: Task, events: Events, parent: Parent) -> None:
@@ -104,7 +94,7 @@ def _profile(task: Task, events: Events, parent: Parent) -> None:
         (group,) = groups
         events.send(group.bench.describe())
         group.coordinate(lambda: _trace(group, stages))
-        events.send(Done())
+        events.send(protocol.Done())
 
 
 def _trace(group: Group, stages: Stages) -> bool:

@@ -20,21 +20,8 @@ from types import CodeType, FrameType
 import msgspec
 
 from benchmarker.records.record import Failure, FailureKind
-from benchmarker.worker.protocol import (
-    Address,
-    Command,
-    Event,
-    Events,
-    Failed,
-    GenerationRequest,
-    InvalidLineError,
-    Listening,
-    Position,
-    StageBegan,
-    StageEnded,
-    StepsDone,
-    message_of,
-)
+from benchmarker.worker import protocol
+from benchmarker.worker.protocol import Address, Events, InvalidLineError, message_of
 
 
 class Parent:
@@ -47,7 +34,7 @@ class Parent:
         self._commands = commands
         self._events = events
         self._addresses: SimpleQueue[Address] = SimpleQueue()
-        self.requests: SimpleQueue[GenerationRequest] = SimpleQueue()
+        self.requests: SimpleQueue[protocol.GenerationRequest] = SimpleQueue()
         self.waits: Callable[[], bool] = lambda: False
         self.synchronize: CodeType | None = None
         threading.Thread(target=self._listen, daemon=True).start()
@@ -63,7 +50,7 @@ class Parent:
         """
         try:
             for line in self._commands:
-                self._do(message_of(line, Command))
+                self._do(message_of(line, protocol.Command))
         except InvalidLineError as error:
             sys.stderr.write(f"the worker was told what is not valid: {error}\n")
         except Exception:  # noqa: BLE001 - whatever it is, nobody would hear the parent any more
@@ -71,7 +58,7 @@ class Parent:
         finally:
             os._exit(1)
 
-    def _do(self, command: Command) -> None:
+    def _do(self, command: protocol.Command) -> None:
         if command.address:
             self._addresses.put(command.address)
         if command.request:
@@ -79,7 +66,7 @@ class Parent:
         if command.stacks:
             frame = _main_frame()
             synchronizes = _is_within(frame, self.synchronize)
-            self._events.send(Position(_place(frame), self.waits(), synchronizes))
+            self._events.send(protocol.Position(_place(frame), self.waits(), synchronizes))
             faulthandler.dump_traceback()
 
 
@@ -119,12 +106,12 @@ class Stages:
         """Return the context of a stage."""
         self.current = name
         self._last_report_s = 0.0
-        self.events.send(StageBegan(name))
+        self.events.send(protocol.StageBegan(name))
         start = time.perf_counter()
         yield
-        self.events.send(StageEnded(name, time.perf_counter() - start))
+        self.events.send(protocol.StageEnded(name, time.perf_counter() - start))
 
-    def send(self, event: Event) -> None:
+    def send(self, event: protocol.Event) -> None:
         """Send an event of the case."""
         self.events.send(msgspec.structs.replace(event, of=self.of))
 
@@ -133,12 +120,12 @@ class Stages:
         now = time.perf_counter()
         if now - self._last_report_s >= REPORT_EVERY_S:
             self._last_report_s = now
-            self.send(StepsDone(done, step_s))
+            self.send(protocol.StepsDone(done, step_s))
 
     def publish(self, host: str, port: int, token: str) -> None:
         """Send the address of this process, rank 0, for the others."""
-        self.events.send(Listening(Address(host, port, token)))
+        self.events.send(protocol.Listening(Address(host, port, token)))
 
     def fail(self, kind: FailureKind, message: str, lost_peer: bool = False) -> None:
         """Report a failure, which may be that another rank was lost."""
-        self.send(Failed(Failure(kind, message, self.current), lost_peer))
+        self.send(protocol.Failed(Failure(kind, message, self.current), lost_peer))

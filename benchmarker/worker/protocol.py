@@ -258,24 +258,15 @@ def lines(descriptor: int) -> Iterator[bytes]:
 
 
 class Events:
-    """The channel from the worker to the parent."""
+    """The channel from the worker to the parent; with `of`, all events are about the case with this number."""
 
     def __init__(self, descriptor: int) -> None:
+        self.of: int | None = None
         self._file = os.fdopen(descriptor, "wb")
 
     def send(self, event: Event) -> None:
         """Send one event."""
+        if self.of is not None:
+            event = msgspec.structs.replace(event, of=self.of)
         self._file.write(as_json(event) + b"\n")
         self._file.flush()
-
-
-class EventsOfCase(Events):
-    """The channel of a trial that is one of several in a worker: all its events are about the case with a number."""
-
-    def __init__(self, events: Events, number: int) -> None:
-        self._events = events
-        self._number = number
-
-    def send(self, event: Event) -> None:
-        """Send one event."""
-        self._events.send(msgspec.structs.replace(event, of=self._number))

@@ -38,7 +38,7 @@ from benchmarker.worker.channel import Channel, LostPeerError, alone, connect_to
 from benchmarker.worker.correctness import unlike_weights, worst_of
 from benchmarker.worker.parent import Parent, Stages
 from benchmarker.worker.process_group import Group, RankRunner
-from benchmarker.worker.protocol import Done, Events, EventsOfCase, RecordPart, Task
+from benchmarker.worker.protocol import Done, Events, RecordPart, Task
 
 GROUP_TRIES = 3
 """Blocks of a process group that must be long enough before their steps are chosen: one late rank makes them longer."""
@@ -68,10 +68,10 @@ def measure(task: Task, events: Events, parent: Parent) -> None:
 
 def survey(task: Task, events: Events, parent: Parent) -> None:
     """Run a short trial of each case, one after the other, each freed before the next; see `Task`."""
-    for number, case in enumerate(task.cases):
-        if number >= task.required and time.monotonic() - task.spawned_s >= task.most_s:
+    for events.of, case in enumerate(task.cases):
+        if events.of >= task.required and time.monotonic() - task.spawned_s >= task.most_s:
             return
-        measure(msgspec.structs.replace(task, cases=(case,)), EventsOfCase(events, number), parent)
+        measure(msgspec.structs.replace(task, cases=(case,)), events, parent)
         gc.unfreeze()  # what the trial had exempted from collection
         gc.collect()
 

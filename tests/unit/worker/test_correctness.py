@@ -11,10 +11,10 @@ from benchmarker.worker.correctness import (
     compare,
     compare_gradients,
     relative_error,
+    to_type,
     unlike_weights,
     worst_of,
 )
-from benchmarker.worker.rounding import to_type
 
 CASE = Case(problem="p", framework="f", device="cpu", params={})
 TRAINING = Case(problem="p", framework="f", device="cpu", params={}, mode="training")
