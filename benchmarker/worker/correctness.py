@@ -1,4 +1,11 @@
-"""Check a workload's outputs against the problem's float64 reference."""
+"""Check a workload's outputs against the problem's float64 reference.
+
+Arithmetic in a short type, emulated in float64, shows how far off a correct result in that type is. The reference of a
+problem is NumPy code. Given `rounded` data, it computes as an implementation does that keeps nothing in a longer type
+than it must: weights, inputs, the factors of a product and the result of every operation are rounded. Sums within an
+operation are not, since those of implementations have a much longer type. Exponents have no limits, as implementations
+scale what would leave the range of fp16.
+"""
 
 from __future__ import annotations
 

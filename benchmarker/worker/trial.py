@@ -166,8 +166,10 @@ def _measure(groups: list[Group], stages: Stages, rng: random.Random) -> bool:
 def _send_memory(group: Group, stages: Stages) -> None:
     """Send the peak memory of a single process, or of each rank and of all together."""
     by_rank = group.gather(RankRunner.memory)
-    ranks = group.ranks(by_rank) if group.size > 1 else UNSET
-    stages.send(RecordPart(memory=_total_memory(by_rank), ranks=ranks))
+    part = RecordPart(memory=by_rank[0])
+    if group.size > 1:
+        part = RecordPart(memory=_total_memory(by_rank), ranks=group.ranks(by_rank))
+    stages.send(part)
 
 
 def _total_memory(by_rank: list[Memory]) -> Memory:
