@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import click
 
 from benchmarker.api.errors import UserError
-from benchmarker.bundles.pack import Bundled, bundle
+from benchmarker.bundles.manifest import Manifest, Remark
+from benchmarker.bundles.pack import NO_PROFILES, Bundled, bundle
+from benchmarker.bundles.redact import REDACTED
 from benchmarker.bundles.signature import path_of
 from benchmarker.bundles.unpack import unbundle
-from benchmarker.cli.display.bundles import print_faults, summary, warn
 from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.options.types import File, Folder, Integer, all_of, output_option
 from benchmarker.formatting import clean, count, si
@@ -136,3 +138,45 @@ def verify_command(**options: Any) -> Output:
     they do not show that the measurements are genuine.
     """
     return receive(None, **options)
+
+
+_BY_OPTION = {
+    NO_PROFILES: "event tables and profiler files (--no-profiles)",
+    REDACTED: "logs, event tables, profiler files and others (--redact)",
+}
+"""Why files are left out on request, and how they are reported together."""
+
+
+def summary(manifest: Manifest) -> list[list[str]]:
+    """Return the content of a manifest as rows of a table."""
+    size = sum(packed.size_bytes for packed in manifest.files)
+    return [
+        ["run", manifest.run_id],
+        *([["suite", str(manifest.suite)]] if manifest.suite else []),
+        ["trials", str(manifest.trials)],
+        ["files", f"{len(manifest.files)}, {si(size, 'B')}"],
+        *([["redacted", str(manifest.redacted)]] if manifest.redacted else []),
+    ]
+
+
+def warn(manifest: Manifest) -> None:
+    """Report on standard error what is missing from a bundle."""
+    trials = manifest.trials
+    if trials.recorded < trials.planned:
+        click.echo(
+            f"benchmarker: UNFINISHED run: {trials.planned - trials.recorded} of {trials.planned} trials have no record"
+            " (a run that may stop early, such as one of `ab`, can be complete)",
+            err=True,
+        )
+    for remark in manifest.left_out:
+        if remark.reason not in _BY_OPTION:
+            click.echo(f"benchmarker: not packed: {clean(str(remark))}", err=True)
+    for reason, what in _BY_OPTION.items():
+        if count := sum(remark.reason == reason for remark in manifest.left_out):
+            click.echo(f"benchmarker: not packed: {count} {what}", err=True)
+
+
+def print_faults(faults: Iterable[Remark]) -> None:
+    """Report the faults on standard error."""
+    for fault in faults:
+        click.echo(f"benchmarker: {clean(str(fault))}", err=True)

@@ -12,13 +12,12 @@ from click.core import ParameterSource
 
 from benchmarker.api.case import MODES, CaseRequest
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.described import case_output
 from benchmarker.cli.display.output import Output, Part, Text, output_options
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.case import case_options
 from benchmarker.cli.options.problem import ProblemCommand, problem_of
 from benchmarker.cli.options.types import complete_plugin
-from benchmarker.formatting import clean, si, value_text
+from benchmarker.formatting import clean, count, si, value_text
 from benchmarker.hooks import parameters, registry
 from benchmarker.machine import gpus
 from benchmarker.planning.capabilities import abilities
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from benchmarker.api.case import Mode
     from benchmarker.api.problem import Problem, Work
     from benchmarker.planning.cases import Ability
+    from benchmarker.planning.needs import DescribedCase, DeviceMemory, Needs
 
 
 @click.command("describe", cls=ProblemCommand, argument=True)
@@ -74,7 +74,9 @@ def command(mode: Mode, precision: str, device: str, **options: Any) -> Output:
     }
     of_parts: list[Part] = [_parts_table(parts)] if parts else []
     if case:
-        return Output([*case_output(case), *(["\ncost of each scope by formula:", *of_parts] if parts else [])], data)
+        return Output(
+            [*described_output(case), *(["\ncost of each scope by formula:", *of_parts] if parts else [])], data
+        )
     if parts:
         title = f"cost of each scope by formula, with the defaults on a CPU ({mode}, {precision}):"
         of_parts = [title, *of_parts, ""]
@@ -205,3 +207,49 @@ def _ability_rows(framework: str, ability: Ability | UserError) -> list[dict[str
         for device in ability.info.devices
         for mode in ability.support.precisions
     ]
+
+
+_INDENT = 12
+
+
+def described_output(case: DescribedCase) -> Iterator[Part]:
+    """Yield the parameters, the work and the memory of a case, and who can compute it."""
+    needs = case.needs
+    yield Text(f"{needs.title} {needs.precision}", "  ")
+    if needs.parameters is not None:
+        yield _line("parameters", f"{needs.parameters:,}")
+    yield _line("a step", _step(needs))
+    yield _line("memory", _memory(needs))
+    for device in case.devices:
+        yield _line(device.platform, f"{device.name}, {_fit(device)}")
+    yield _line("frameworks", ", ".join(name for name, reason in case.frameworks.items() if not reason) or "none")
+    for name, reason in case.frameworks.items():
+        if reason:
+            yield _line("", clean(f"not {name}: {reason}"))
+
+
+def _line(name: str, text: str) -> Text:
+    return Text(f"{name:<{_INDENT}}{text}", " " * _INDENT)
+
+
+def _step(needs: Needs) -> str:
+    tokens = "" if needs.tokens is None else f" ({count(needs.tokens, 'token')})"
+    intensity = f", {needs.flops / needs.bytes:.4g} FLOP/byte" if needs.bytes else ""
+    return (
+        f"{si(needs.flops, 'FLOP')}, at least {si(needs.bytes, 'B')} moved{intensity}; "
+        f"{count(needs.samples, 'sample')}{tokens}"
+    )
+
+
+def _memory(needs: Needs) -> str:
+    if needs.memory_bytes is None:
+        return f"no formula; left out: {needs.left_out}"
+    parts = ", ".join(f"{name} {si(size, 'B')}" for name, size in needs.memory.items())
+    return f"at least {si(needs.memory_bytes, 'B')}: {parts}; left out: {needs.left_out}"
+
+
+def _fit(device: DeviceMemory) -> str:
+    if device.memory_bytes is None:
+        return "whose memory is not known"
+    fits = {None: "", True: ": it fits, if what is left out does", False: ": it does NOT fit"}[device.fits]
+    return f"{si(device.memory_bytes, 'B')}{fits}"

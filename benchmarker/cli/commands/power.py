@@ -14,6 +14,7 @@ from rich import text as rich_text
 from rich.live import Live
 
 from benchmarker.api.errors import UserError
+from benchmarker.cli.display.machine import HEADINGS, amount
 from benchmarker.cli.display.output import (
     Output,
     Part,
@@ -24,7 +25,6 @@ from benchmarker.cli.display.output import (
     print_json_line,
 )
 from benchmarker.cli.display.progress import working
-from benchmarker.cli.display.sensors import HEADINGS, amount
 from benchmarker.cli.options.types import Duration
 from benchmarker.formatting import clean, si
 from benchmarker.power import samplers

@@ -14,7 +14,6 @@ from benchmarker.api.precision import PRECISIONS
 from benchmarker.cli.ceiling_measurement import is_lacking_here, measure_option, measured_for
 from benchmarker.cli.display.output import Output, Part, Text, output_options
 from benchmarker.cli.display.profiles import WIDEST, from_result
-from benchmarker.cli.display.roofs import roof_output
 from benchmarker.cli.options.results import (
     mixed_output,
     pool_option,
@@ -23,7 +22,7 @@ from benchmarker.cli.options.results import (
     tell_unread,
     traces_of,
 )
-from benchmarker.cli.options.roof import roof_option
+from benchmarker.cli.options.roof import roof_option, roof_output
 from benchmarker.cli.options.types import Choice, output_option
 from benchmarker.formatting import clean, count, si
 from benchmarker.hooks.cases import Cases

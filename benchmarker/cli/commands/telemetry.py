@@ -11,10 +11,10 @@ import click
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.energy import why_nothing
+from benchmarker.cli.display.machine import HEADINGS, amount
 from benchmarker.cli.display.output import Output, Part, output_options
 from benchmarker.cli.display.profiles import plain
 from benchmarker.cli.display.progress import working
-from benchmarker.cli.display.sensors import HEADINGS, amount
 from benchmarker.cli.options.results import result_argument
 from benchmarker.cli.options.types import Integer
 from benchmarker.formatting import clean, count

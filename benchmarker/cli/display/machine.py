@@ -1,10 +1,10 @@
-"""The machine as rows of a table."""
+"""The machine as rows of a table, and readings of its sensors with units."""
 
 from __future__ import annotations
 
 import msgspec
 
-from benchmarker.cli.display.sensors import amount
+from benchmarker.formatting import si
 from benchmarker.records.record import Machine
 
 
@@ -34,3 +34,27 @@ def machine_rows(here: Machine) -> list[list[str]]:
         words = (f"{name.removesuffix('_bytes').removesuffix('_W').replace('_', ' ')} {known[name]}" for name in known)
         rows.append([f"GPU {gpu.index}", ", ".join(words)])
     return rows
+
+
+HEADINGS = {
+    "temperature_C": "temperature",
+    "memory_temperature_C": "memory temperature",
+    "sm_clock_MHz": "SM clock",
+    "memory_clock_MHz": "memory clock",
+    "utilisation_percent": "utilisation",
+    "memory_used_bytes": "memory used",
+    "power_limit_W": "power limit",
+    "throttle_mask": "throttled by",
+}
+"""Headings for the quantities of a device's state."""
+_UNITS = {"C": "°C", "MHz": "MHz", "percent": "%"}
+
+
+def amount(quantity: str, value: float | None) -> str:
+    """Return a value of a quantity with its unit; `-` for None."""
+    unit = quantity.rpartition("_")[2]
+    if value is None:
+        return "-"
+    if unit in _UNITS:
+        return f"{value:.0f}{'' if unit == 'percent' else ' '}{_UNITS[unit]}"
+    return si(value, "B" if unit == "bytes" else unit)

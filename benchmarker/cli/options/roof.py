@@ -1,13 +1,19 @@
-"""The option that chooses the roof."""
+"""The roof of a device: the option that chooses it, and its line."""
 
 from __future__ import annotations
 
-from typing import get_args
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, get_args
 
 import click
 
+from benchmarker.cli.display.output import Part, Text
 from benchmarker.cli.options.types import Choice
+from benchmarker.formatting import si
 from benchmarker.roofline.roofs import Source
+
+if TYPE_CHECKING:
+    from benchmarker.roofline.roofs import Roof
 
 roof_option = click.option(
     "--roof",
@@ -17,3 +23,12 @@ roof_option = click.option(
     show_default=True,
     help="Use the ceilings measured by `ceilings`, or the vendor's data sheet.",
 )
+
+
+def roof_output(roof: Roof) -> Iterator[Part]:
+    """Yield the limits of a device and their source below the work that they apply to."""
+    yield Text(
+        f"  under {roof.name}: {si(roof.flop_per_s, 'FLOP/s')}, {si(roof.bytes_per_s, 'B/s')}, "
+        f"ridge at {roof.ridge:.3g} FLOP/byte; {roof.source}",
+        "    ",
+    )

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from benchmarker.records.profile import Trace
     from benchmarker.traces.wall_time import Bound
 
-if TYPE_CHECKING:
-    import pandas as pd
 
 NO_DEVICE = "no accelerator executed anything in this profile: there is no launch queue, and no device that waits"
 _BY = {"cause": "causes", "device": "devices", "step": "steps", "stream": "streams"}

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchmarker.cli.display.output import Output, output_options
+from benchmarker.cli.display.output import Output, Part, output_options
 from benchmarker.cli.display.progress import progress_options, working
-from benchmarker.cli.display.submissions import submissions_output
 from benchmarker.cli.execution import execute_plan, made, spread
 from benchmarker.cli.options.case import dry_run_option, spread_options, store_options, suite_options
 from benchmarker.cli.options.types import (
     complete_suite,
     complete_suite_or_plan_file,
 )
+from benchmarker.formatting import clean, count
 from benchmarker.planning import factors, suites
 from benchmarker.procurement import submission
 from benchmarker.tables.table import Table
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from benchmarker.procurement.submission import Submission
 
 
 @click.command("list")
@@ -96,3 +100,12 @@ def check_command(results: tuple[Path, ...], suite: str | None) -> Output:
     with working("checking"):
         checked = [submitted for result in results for submitted in submission.check(result, suite)]
     return Output(submissions_output(checked), checked, 1 if any(submitted.findings for submitted in checked) else 0)
+
+
+def submissions_output(checked: Sequence[Submission]) -> Iterator[Part]:
+    """Yield what was found in each run, then whether it is as its suite requires."""
+    for each in checked:
+        if each.findings:
+            yield Table.facts([[finding.kind, finding.of, finding.what] for finding in each.findings])
+        verdict = count(len(each.findings), "finding") if each.findings else "complete, nothing is changed or disturbed"
+        yield clean(f"{each.path}: suite {each.suite or 'unknown'}: {verdict}")
