@@ -156,6 +156,15 @@ def recorded(toy_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Call
 
 
 @pytest.fixture
+def untimed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trials are built in this process and neither checked nor timed: what is tested is their profile, a process's."""
+    from support.checks import ability_of, untimed_trial  # the frameworks take seconds
+
+    monkeypatch.setattr("benchmarker.running.run.run_process", untimed_trial)
+    monkeypatch.setattr(capabilities, "_ask", lambda problem, framework, _: ability_of(problem, framework))
+
+
+@pytest.fixture
 def quick_xla():
     """JAX whose programs are compiled quickly, and not to be fast: where results count, compiling takes most time."""
     yield from _configured("jax_disable_most_optimizations")

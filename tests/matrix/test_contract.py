@@ -2,14 +2,19 @@
 
 import json
 import re
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from support.checks import ability_of, checked
 
 from benchmarker import UserError
-from benchmarker.api.case import CaseRequest
+from benchmarker.api.case import CaseRequest, Measuring
 from benchmarker.hooks import registry
+from benchmarker.hooks.metrics import load_metrics
 from benchmarker.planning.cases import choose_device, make_case, supported_precisions
+from benchmarker.planning.ceiling_search import Survey
+from benchmarker.running import ceilings
 from benchmarker.running.check import check_modes, compare_losses
 
 PAIRS = [tuple(address.split(".")[1:]) for address in registry.registered("workload")]  # (problem, framework)
@@ -29,45 +34,45 @@ WAYS = {
     "vit": ("impl", ("einsum", "matmul", "fused")),
 }
 """The parameter that says how it is done, and its values."""
-TINY = {
-    "gemm": ("--m=9", "--n=17", "--k=33", "--batch-size=2", "--transpose-a", "--transpose-b"),
-    "attention": ("--batch-size=2", "--heads=3", "--seq-len=16", "--head-dim=8"),
-    "lu": ("--n=33",),
-    "spmv": ("--nx=9", "--ny=8", "--nz=7"),
-    "stencil": ("--nx=9", "--ny=8", "--nz=7"),
-    "conv": ("--batch-size=2", "--in-channels=4", "--out-channels=6", "--image-size=9"),
-    "lstm": ("--hidden-size=12", "--input-size=10", "--seq-len=5", "--batch-size=2"),
-    "resnet": ("--size=18", "--stages=1", "--stage-blocks=1", "--width=4", "--image-size=16", "--batch-size=2"),
-    "stream": ("--n=1001",),
-    "llama": (
-        "--n-layer=1",
-        "--d-model=24",
-        "--n-head=4",
-        "--n-kv-head=2",
-        "--d-ff=20",
-        "--vocab-size=31",
-        "--seq-len=8",
-        "--batch-size=2",
-    ),
-    "moe": (
-        "--n-layer=1",
-        "--d-model=24",
-        "--n-head=4",
-        "--n-kv-head=2",
-        "--d-ff=20",
-        "--n-expert=5",
-        "--vocab-size=31",
-        "--seq-len=8",
-        "--batch-size=2",
-    ),
-    "mlp": ("--width=12", "--layers=2", "--batch-size=5"),
-    "cg": ("--nx=9", "--ny=8", "--nz=7", "--iterations=3"),
-    "dit": ("--n-layer=1", "--d-model=12", "--n-head=3", "--patch-size=2", "--image-size=48", "--classes=5"),
-    "dlrm": ("--tables=3", "--rows=20", "--embedding-dim=6", "--bottom-mlp=9", "--top-mlp=11-7", "--batch-size=5"),
-    "fft": ("--nx=9", "--ny=8", "--nz=5", "--batch-size=2"),
-    "gpt2": ("--n-layer=1", "--d-model=12", "--n-head=3", "--vocab-size=31", "--seq-len=8", "--batch-size=2"),
-    "bert": ("--n-layer=1", "--d-model=12", "--n-head=3", "--vocab-size=31", "--seq-len=8", "--batch-size=2"),
-    "vit": ("--n-layer=1", "--d-model=12", "--n-head=3", "--patch-size=2", "--image-size=6", "--classes=5"),
+TINY: dict[str, dict[str, Any]] = {
+    "gemm": {"m": 9, "n": 17, "k": 33, "batch_size": 2, "transpose_a": True, "transpose_b": True},
+    "attention": {"batch_size": 2, "heads": 3, "seq_len": 16, "head_dim": 8},
+    "lu": {"n": 33},
+    "spmv": {"nx": 9, "ny": 8, "nz": 7},
+    "stencil": {"nx": 9, "ny": 8, "nz": 7},
+    "conv": {"batch_size": 2, "in_channels": 4, "out_channels": 6, "image_size": 9},
+    "lstm": {"hidden_size": 12, "input_size": 10, "seq_len": 5, "batch_size": 2},
+    "resnet": {"size": "18", "stages": 1, "stage_blocks": 1, "width": 4, "image_size": 16, "batch_size": 2},
+    "stream": {"n": 1001},
+    "llama": {
+        "n_layer": 1,
+        "d_model": 24,
+        "n_head": 4,
+        "n_kv_head": 2,
+        "d_ff": 20,
+        "vocab_size": 31,
+        "seq_len": 8,
+        "batch_size": 2,
+    },
+    "moe": {
+        "n_layer": 1,
+        "d_model": 24,
+        "n_head": 4,
+        "n_kv_head": 2,
+        "d_ff": 20,
+        "n_expert": 5,
+        "vocab_size": 31,
+        "seq_len": 8,
+        "batch_size": 2,
+    },
+    "mlp": {"width": 12, "layers": 2, "batch_size": 5},
+    "cg": {"nx": 9, "ny": 8, "nz": 7, "iterations": 3},
+    "dit": {"n_layer": 1, "d_model": 12, "n_head": 3, "patch_size": 2, "image_size": 48, "classes": 5},
+    "dlrm": {"tables": 3, "rows": 20, "embedding_dim": 6, "bottom_mlp": "9", "top_mlp": "11-7", "batch_size": 5},
+    "fft": {"nx": 9, "ny": 8, "nz": 5, "batch_size": 2},
+    "gpt2": {"n_layer": 1, "d_model": 12, "n_head": 3, "vocab_size": 31, "seq_len": 8, "batch_size": 2},
+    "bert": {"n_layer": 1, "d_model": 12, "n_head": 3, "vocab_size": 31, "seq_len": 8, "batch_size": 2},
+    "vit": {"n_layer": 1, "d_model": 12, "n_head": 3, "patch_size": 2, "image_size": 6, "classes": 5},
 }
 QUICK = [pair for pair in PAIRS if pair[0] in ("attention", "cg", "conv", "gemm", "stream")]
 """Problems on which each change is tried; the slow test has all."""
@@ -80,8 +85,8 @@ def case_maker(problem, framework):
     made = registry.load([f"problem.{problem}"]).hook.define_problem()
     ability = ability_of(problem, framework)
 
-    def make(mode, precision, choice):
-        asked = CaseRequest(problem=problem, mode=mode, precision=precision, device="cpu", params=choice)
+    def make(mode, precision, choice, **options):
+        asked = CaseRequest(problem=problem, mode=mode, precision=precision, device="cpu", params=choice, **options)
         try:
             return make_case(asked, made, framework, ability)
         except UserError as refused:  # what is listed runs, but for the exclusions that are listed too
@@ -135,22 +140,28 @@ def test_all_that_is_listed_is_right(problem, framework):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("problem", "framework"), PAIRS, ids=map(".".join, PAIRS))
-def test_the_fullest_mode_is_measured_and_recorded(cli, problem, framework):
-    modes, choices, _ = case_maker(problem, framework)
-    *_, mode = modes
-    choice = [f"--{name}={value}" for name, value in choices[0].items()]
-    words = (f"--problem={problem}", f"--framework={framework}", f"--mode={mode}", *choice, *TINY.get(problem, ()))
-    done = cli("run", *words, "--blocks=3", "--threads=1", "--json")
-    assert done.returncode == 0, done.stderr
-    (record,) = json.loads(done.stdout)
-    assert record["status"] == "ok"
-    assert len(record["blocks"]["duration_ns"]) == 3
-    assert record["cost"]["bytes"] > 0
-    assert record["software"]["threads"] == 1
-    assert record["types"]["lowest"] == "fp32"
-    assert record["metrics"]["samples_per_s"]["value"] > 0
-    assert (record["metrics"]["tokens_per_s"]["value"] is not None) == (problem in OF_TOKENS)
+@pytest.mark.parametrize("framework", ["jax", "numpy", "torch"])
+def test_the_fullest_mode_of_each_problem_is_measured_and_recorded(framework, monkeypatch):
+    """One worker measures them one after the other; XLA compiles quickly, and not to be fast."""
+    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+    monkeypatch.setattr(ceilings, "SURVEY_TIMEOUT_S", 600.0)
+    cases = []
+    for problem in [problem for problem, name in PAIRS if name == framework]:
+        modes, choices, make = case_maker(problem, framework)
+        *_, mode = modes
+        size = {**choices[0], **TINY.get(problem, {})}
+        cases.append(make(mode, "fp32", size, threads=1, measuring=Measuring(blocks=3)))
+    records = ceilings.survey([Survey(framework, cases, required=len(cases))], 600.0, Mock())
+    assert [record.case for record in records] == cases
+    for record in records:
+        assert record.status == "ok", record.error
+        assert len(record.blocks.duration_ns) == 3
+        assert record.cost.bytes > 0
+        assert record.software.threads == 1
+        assert record.types.lowest == "fp32"
+        metrics = load_metrics()(record)
+        assert metrics["samples_per_s"].value > 0
+        assert (metrics["tokens_per_s"].value is not None) == (record.case.problem in OF_TOKENS)
 
 
 @pytest.mark.slow

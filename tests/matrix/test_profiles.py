@@ -60,6 +60,7 @@ def share_outside(path: Path) -> float:
     return usual.get("", 0) / usual.sum()
 
 
+@pytest.mark.usefixtures("untimed")
 @pytest.mark.parametrize(
     ("problem", "mode"),
     [("gpt2", "inference"), ("gpt2", "forward_backward"), *((problem, "training") for problem in SIZES)],
@@ -104,6 +105,7 @@ def test_each_scope_of_a_model_runs_as_often_as_it_should(cli, tmp_path, problem
     assert within.loc[within["scope"].isin(outermost), "inclusive_ns"].sum() == trace.busy_ns
 
 
+@pytest.mark.usefixtures("untimed")
 @pytest.mark.parametrize("framework", ["jax", "torch"])
 @pytest.mark.parametrize("problem", SIZES)
 def test_recomputed_blocks_and_each_microbatch_are_counted(cli, tmp_path, problem, framework):
@@ -133,6 +135,7 @@ def test_recomputed_blocks_and_each_microbatch_are_counted(cli, tmp_path, proble
     assert flops.sum() == record.cost.flops + record.cost.recomputed_flops + begun
 
 
+@pytest.mark.usefixtures("untimed")
 @pytest.mark.parametrize("framework", ["jax", "torch"])
 def test_scopes_of_a_prompt_and_of_each_token_are_counted(cli, tmp_path, framework):
     """In JAX they are two programs with the same paths; in the second, every product has a single row."""
@@ -148,6 +151,7 @@ def test_scopes_of_a_prompt_and_of_each_token_are_counted(cli, tmp_path, framewo
     assert share_outside(path) < 0.2
 
 
+@pytest.mark.usefixtures("untimed")
 @pytest.mark.parametrize(("impl", "scopes"), [("einsum", 3), ("fused", 1)])
 @pytest.mark.parametrize("framework", ["jax", "torch"])
 def test_every_implementation_of_attention_is_told_apart(cli, tmp_path, framework, impl, scopes):
@@ -156,6 +160,7 @@ def test_every_implementation_of_attention_is_told_apart(cli, tmp_path, framewor
     assert [each.occurrences for each in record.scopes if each.scope] == [STEPS] * scopes
 
 
+@pytest.mark.usefixtures("untimed")
 @pytest.mark.parametrize(
     "options",
     [
@@ -188,6 +193,7 @@ OTHERS = {
 """Options of other problems."""
 
 
+@pytest.mark.usefixtures("untimed")
 @pytest.mark.parametrize("framework", ["jax", "torch"])
 @pytest.mark.parametrize("problem", OTHERS)
 def test_each_scope_of_other_problems_runs_as_often_as_it_should(cli, tmp_path, problem, framework):

@@ -207,7 +207,7 @@ def test_an_interrupt_ends_the_processes_of_links(fleet: Fleet) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("number", range(2))
 def test_four_equal_nodes_name_none(fleet: Fleet, number: int) -> None:
     """How often a node is named wrongly, the simulated fleets of tests/unit/stats/test_outliers.py show."""
     fleet.plan(ms="[60.0]", blocks=12)

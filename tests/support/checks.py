@@ -1,15 +1,24 @@
-"""What a worker answers and checks, in this process: to start a framework takes longer than most checks."""
+"""What a worker answers, checks and builds, in this process: to start a framework takes longer than most checks."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from tempfile import TemporaryDirectory
 
+import msgspec
+
 from benchmarker import Case, Mode
+from benchmarker.api.problem import divided
 from benchmarker.hooks import registry
 from benchmarker.planning.cases import Ability
-from benchmarker.records.record import Check
+from benchmarker.records.record import Check, CostPart
+from benchmarker.running.context import Context
+from benchmarker.running.record_builder import Process, RecordBuilder
+from benchmarker.running.trial import ProcessResult
 from benchmarker.worker.__main__ import _check
-from benchmarker.worker.protocol import Checked, Event, Losses, Task
+from benchmarker.worker.bench import Bench
+from benchmarker.worker.protocol import Checked, Done, Event, Losses, RecordPart, Task
+from support.records import HEARD
 
 
 class Sent(list[Event]):
@@ -61,3 +70,19 @@ def checked(case: Case, modes: Sequence[Mode], steps: int = 0) -> tuple[dict[str
         _check(task, sent, None)
     losses = [loss for event in sent if isinstance(event, Losses) for loss in event.losses]
     return {event.mode: event.check for event in sent if isinstance(event, Checked)}, losses
+
+
+def untimed_trial(context: Context, process: Process) -> ProcessResult:
+    """A trial of one case that went well, as `run_process` gives it: built here, and neither checked nor timed."""
+    (case,) = process.cases
+    with _quickly_compiled():
+        bench = Bench(msgspec.structs.replace(case, threads=None, devices=1, ranks=1, parallel="none"))
+        alone = case.devices == 1
+        recomputed = bench.build(bench.problem, bench.data(bench.problem, 1)).recomputed_flops if alone else 0
+        described = bench.describe()
+    problem = divided(bench.problem, case.devices, case.parallel)
+    by_formula = asdict(problem.cost(case.mode, case.precision))
+    builder = RecordBuilder(process, 0, {})
+    for event in (HEARD, described, RecordPart(cost=CostPart(**by_formula, recomputed_flops=recomputed)), Done()):
+        builder.on_event(event)
+    return ProcessResult([builder.record(1.0, 0)], [])

@@ -33,27 +33,29 @@ from benchmarker.worker.protocol import Done, RecordPart
 
 QUIET = Interference(1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 10, 0, 2500.0, 50.0)
 
+HEARD = RecordPart(
+    device=DeviceInfo("cpu", "toy", None, None, None),
+    types=Types("fp32", "fp32", "fp32", "fp32", {}),
+    libraries={"toy": "1.0"},
+    threads=1,
+    build_s=0.1,
+    compile_s=0.1,
+    check=Check(error=0.0, output="x", bound=1e-6, ok=True),
+    preheat=Preheat(outcome="fixed", duration_s=0.1, steps=3, window_steps_per_s=[]),
+    blocks=Blocks(1, [1], "blocks"),
+    cost=CostPart(1000, 0, 8, 2, None),
+    memory=Memory(device_peak_bytes=None, host_peak_rss_bytes=2**20),
+    interference=QUIET,
+)
+"""What a worker sends of a trial that goes well."""
+
 
 @functools.cache
 def _heard() -> Record:
     """A record of a trial that went well, made without a worker."""
     case = Case(problem="nap", framework="toy", device="cpu", params={"ms": 1.0})
     builder = RecordBuilder(Process("run", ("trial",), (case,), 0, (Design(),)), 0, {})
-    part = RecordPart(
-        device=DeviceInfo("cpu", "toy", None, None, None),
-        types=Types("fp32", "fp32", "fp32", "fp32", {}),
-        libraries={"toy": "1.0"},
-        threads=1,
-        build_s=0.1,
-        compile_s=0.1,
-        check=Check(error=0.0, output="x", bound=1e-6, ok=True),
-        preheat=Preheat(outcome="fixed", duration_s=0.1, steps=3, window_steps_per_s=[]),
-        blocks=Blocks(1, [1], "blocks"),
-        cost=CostPart(1000, 0, 8, 2, None),
-        memory=Memory(device_peak_bytes=None, host_peak_rss_bytes=2**20),
-        interference=QUIET,
-    )
-    for event in (part, Done()):
+    for event in (HEARD, Done()):
         builder.on_event(event)
     return builder.record(2.0, 0)
 
