@@ -16,6 +16,7 @@ from support import trace_processor
 from support.models import problem_of
 
 from benchmarker import Record, load_events
+from benchmarker.hooks import parameters
 from benchmarker.records.reading import read
 from benchmarker.traces.ingest import ingest
 from benchmarker.traces.profile_files import open_trace
@@ -78,8 +79,7 @@ def test_each_scope_of_a_model_runs_as_often_as_it_should(cli, tmp_path, problem
     found = {(each.scope, each.phase): each for each in record.scopes}
     names = {each.scope for each in record.scopes} - {""}
     assert {"attn_q_k", "attn_softmax", "attn_att_v", "mlp_fc"} < names
-    made = problem_of(problem)
-    scopes = made.scopes(made.params(n_layer=LAYERS), mode)
+    scopes = problem_of(problem)(n_layer=LAYERS).scopes(mode)
     for name in names:
         count = STEPS * scopes[name]
         forward = found[name, "forward"]
@@ -117,9 +117,8 @@ def test_recomputed_blocks_and_each_microbatch_are_counted(cli, tmp_path, proble
     assert record.trace.complete, record.trace.missing
     assert record.cost is not None
     found = {(each.scope, each.phase): each.occurrences for each in record.scopes if each.scope}
-    made = problem_of(problem)
-    size = made.params(**record.case.params)
-    expected = {name: STEPS * count for name, count in made.scopes(size, "training").items()}
+    size = parameters.convert(problem_of(problem), record.case.params)
+    expected = {name: STEPS * count for name, count in size.scopes("training").items()}
     for name in {name for name, _ in found}:
         assert found[name, "forward"] == expected[name]
         assert name == "optimizer" or found[name, "backward"] == expected[name]
