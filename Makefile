@@ -34,7 +34,7 @@ test: $(VENV)/installed check  ## Run lint, types and the fast tests
 	$(BIN)/python -m pytest -n auto
 
 test-slow: $(VENV)/installed check-benchmarks  ## Run the slow tests
-	$(BIN)/python -m pytest -n auto -m slow
+	$(BIN)/python -m pytest -n auto --dist worksteal -m slow
 
 test-all: test test-slow  ## Run lint, types and all tests
 
