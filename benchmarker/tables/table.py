@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
 from benchmarker.comparing.formatting import figure
@@ -28,6 +28,8 @@ class Shown:
 
 
 Cell = Value | Shown
+NOTHING = Shown(None, "-")
+"""A text that is not known or does not exist."""
 
 
 def coloured(text: str, colour: str) -> Shown:
@@ -91,10 +93,11 @@ def interval(name: str, ends: Iterable[tuple[float | None, float | None] | None]
 class Table:
     """Rows of raw values, with a title, and the notes under them; the first `labels` columns name the rows.
 
-    `rest` is a row that sums up the rows left out; `marked` rows are highlighted. `bold` says what bold means, empty if
-    no cell could be. On a narrow terminal, the columns `drop` are left out, the least important first, and long texts
-    in the columns `cut` are shortened; `remedy` says how to see what was left out. The headings of a table of names and
-    values are not printed.
+    `rest` is a row that sums up the rows left out; `marked` rows are highlighted. Of an `ordered` table, the first rows
+    may stand alone; `summed` is then the column whose sum over the others is told, and what this is a part of. `bold`
+    says what bold means, empty if no cell could be. On a narrow terminal, the columns `drop` are left out, the least
+    important first, and long texts in the columns `cut` are shortened; `remedy` says how to see what was left out. The
+    headings of a table of names and values are not printed.
     """
 
     columns: tuple[Column, ...]
@@ -109,6 +112,8 @@ class Table:
     cut: tuple[str, ...] = ()
     remedy: str = "--wide shows"
     headed: bool = True
+    ordered: bool = False
+    summed: tuple[str, str] | None = None
 
     @classmethod
     def of(
@@ -119,6 +124,7 @@ class Table:
         drop: Iterable[str] = (),
         cut: Iterable[str] = (),
         remedy: str = "--wide shows",
+        ordered: bool = False,
     ) -> Self:
         """Return a table whose columns are given by their names, if these say all about them."""
         return cls(
@@ -127,6 +133,7 @@ class Table:
             drop=tuple(drop),
             cut=tuple(cut),
             remedy=remedy,
+            ordered=ordered,
         )
 
     @classmethod
@@ -137,10 +144,11 @@ class Table:
         drop: Iterable[str] = (),
         cut: Iterable[str] = (),
         remedy: str = "--wide shows",
+        ordered: bool = False,
     ) -> Self:
         """Return a table of columns with their cells."""
         rows = zip(*(cells for _, cells in filled), strict=True)
-        return cls.of((column for column, _ in filled), rows, drop=drop, cut=cut, remedy=remedy)
+        return cls.of((column for column, _ in filled), rows, drop=drop, cut=cut, remedy=remedy, ordered=ordered)
 
     @classmethod
     def facts(cls, rows: Iterable[Sequence[Cell]]) -> Self:
@@ -158,8 +166,19 @@ class Table:
     def data(self) -> tuple[list[str], list[list[Value]]]:
         """The names and the raw values of the columns that CSV has."""
         columns, rows = self._without("print")
-        values = [[cell.value if isinstance(cell, Shown) else cell for cell in row] for row in rows]
-        return [column.name for column in columns], values
+        return [column.name for column in columns], [list(map(raw, row)) for row in rows]
+
+    def first(self, top: int) -> tuple[Table, str]:
+        """Return an ordered table with its first rows, and what is said of the others, if any; 0 keeps all rows."""
+        if not (self.ordered and 0 < top < len(self.rows)):
+            return self, ""
+        said = f"and {len(self.rows) - top} more"
+        if self.summed:
+            name, whole = self.summed
+            at = next(at for at, column in enumerate(self.columns) if column.name == name)
+            total = sum(value for row in self.rows[top:] if isinstance(value := raw(row[at]), int | float))
+            said += f", {cell_text(total, self.columns[at])} {whole}".rstrip()
+        return replace(self, rows=self.rows[:top]), f"{said}; --top=0 shows all"
 
     def _without(self, only: str) -> tuple[tuple[Column, ...], tuple[tuple[Cell, ...], ...]]:
         kept = [at for at, column in enumerate(self.columns) if column.only != only]
@@ -168,6 +187,11 @@ class Table:
     def remarks(self, mark: str = "bold:") -> list[str]:
         """Return what stands under the table: what the mark of the best cells means, and the notes."""
         return [*([f"{mark} {self.bold}"] if self.bold else []), *self.notes]
+
+
+def raw(cell: Cell) -> Value:
+    """Return the value of a cell."""
+    return cell.value if isinstance(cell, Shown) else cell
 
 
 def metric_heading(name: str, *, bare: bool = True) -> str:

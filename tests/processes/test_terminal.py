@@ -1,13 +1,16 @@
 """What a terminal shows fits it, and is coloured only there."""
 
+import io
 import json
 import os
 import pty
 import re
+import shlex
 import subprocess
 import sys
 
 import msgspec
+import pandas
 import pytest
 from rich.cells import cell_len
 from support import profiles, serving, sysfs
@@ -288,6 +291,36 @@ def test_every_case_of_a_mixed_suite_has_its_own_name(command, place, monkeypatc
     assert len(set(map(tuple, rows))) == len(rows) == len(CASES) * len(FRAMEWORKS) * len(PRECISIONS)
     assert ["GEMM 16×4096×4096 mixed_bf16", "jax"] in rows
     assert ["GPT-2 2.7b training, B=8 T=1024 mixed_bf16", "torch"] in rows
+
+
+WITH_UNIT = re.compile(
+    r"[-+]?\d[\d.,]*(e[-+]?\d+)? ?(%|x|[kMGTmµn]?(s|B|W|J|FLOP|FLOP/s|B/s)|[KMGT]iB|°C|[±[].*)( .*)?"
+)
+OF_FACTS = ("env",)
+"""Commands whose table has a name and a value of any kind in each row."""
+
+
+@pytest.mark.parametrize("words", [words for words in COMMANDS if not words.startswith(OF_FACTS)])
+def test_no_column_of_numbers_is_text_in_csv(command, place, monkeypatch, words):
+    monkeypatch.chdir(place)
+    options = [option for option in shlex.split(words) if not option.startswith("--format=")]
+    done = command(*options, "--csv")
+    if not done.stdout:
+        assert "No such option '--csv'" in done.stderr or words.startswith("compare one")
+        return
+    for name, values in pandas.read_csv(io.StringIO(done.stdout)).items():
+        texts = [value for value in values if isinstance(value, str)]
+        assert [text for text in texts if WITH_UNIT.fullmatch(text)] == [], name
+
+
+def test_the_first_rows_are_shown_and_the_others_counted(command, place, monkeypatch):
+    monkeypatch.chdir(place)
+    whole, first = (command("show", "old", f"--top={top}").stdout.splitlines() for top in (0, 3))
+    assert len(first[1].split()) == len(whole[1].split())
+    assert first[-1] == f"and {len(CASES) * len(FRAMEWORKS) * len(PRECISIONS) - 3} more; --top=0 shows all"
+    done = command("pareto", "old", "--top=2", "--csv")
+    assert len(done.stdout.splitlines()) == 3
+    assert "more; --top=0 shows all" in done.stderr
 
 
 @pytest.mark.parametrize("variable", PLAIN)

@@ -11,7 +11,7 @@ import msgspec
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.ceiling_measurement import QUICK_NOTE, keep, measure_quickly, plan_of
-from benchmarker.cli.display.output import OUTPUT, Output, Part, Text, output_options
+from benchmarker.cli.display.output import ALL, OUTPUT, Output, Part, Text, output_options
 from benchmarker.cli.display.progress import Progress, progress_options
 from benchmarker.cli.options.case import case_options
 from benchmarker.cli.options.problem import names_of
@@ -23,9 +23,9 @@ from benchmarker.machine.vendor_peaks import peak
 from benchmarker.planning.ceiling_search import ceilings_of, resource_of, thorough_s
 from benchmarker.records import ceilings, store
 from benchmarker.records.ceilings import Ceiling
-from benchmarker.records.factors import Value, label, text
+from benchmarker.records.factors import Value, label
 from benchmarker.running.ceilings import measure
-from benchmarker.tables.table import Table
+from benchmarker.tables.table import Cell, Column, Shown, Table, number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,7 +71,7 @@ _ONE = ("batch_size", 1)
 )
 @click.option("--known", "only_known", is_flag=True, help="Measure nothing; show the stored ceilings.")
 @progress_options
-@output_options()
+@output_options(top=ALL)
 def command(
     frameworks: str | None,
     precisions: str,
@@ -159,49 +159,41 @@ def _output(shown: Sequence[Ceiling]) -> Iterator[Part]:
     ordered = sorted(
         shown, key=lambda ceiling: (str(ceiling.device), ceiling.resource, ceiling.precision, -ceiling.value)
     )
-    headings = [
-        "device",
-        "resource",
-        "precision",
-        "framework",
-        "ceiling",
-        "low",
-        "high",
-        "method",
-        "trials",
-        "parameters",
-        "measured",
+    columns: list[str | Column] = [
+        *("device", "resource", "precision", "framework", "ceiling", "low", "high"),
+        *(Column("unit", only="data"), "method", number("trials"), "parameters", "measured"),
     ]
     rows = [_row(ceiling) for ceiling in ordered]
     if any(map(_vendor, ordered)):
-        headings += ["vendor peak", "of peak"]
-        rows = [[*row, *_beside(ceiling)] for row, ceiling in zip(rows, ordered, strict=True)]
+        columns += ["vendor peak", number("of peak", form=".0%")]
+        rows = [(*row, *_beside(ceiling)) for row, ceiling in zip(rows, ordered, strict=True)]
     drop = ["vendor peak", "of peak", "trials", "parameters", "measured", "high", "low", "method"]
-    yield Table.of(headings, rows, drop=drop)
+    yield Table.of(columns, rows, drop=drop, ordered=True)
 
 
 def _unit(ceiling: Ceiling) -> str:
     return "FLOP/s" if ceiling.resource == "compute" else "B/s"
 
 
-def _row(ceiling: Ceiling) -> list[str]:
-    return [
+def _row(ceiling: Ceiling) -> tuple[Cell, ...]:
+    return (
         str(ceiling.device),
         ceiling.resource,
         ceiling.precision,
         f"{ceiling.framework} {ceiling.execution}",
-        *(si(value, _unit(ceiling)) for value in (ceiling.value, ceiling.low, ceiling.high)),
+        *(Shown(value, si(value, _unit(ceiling))) for value in (ceiling.value, ceiling.low, ceiling.high)),
+        _unit(ceiling),
         ceiling.method,
-        text(ceiling.trials),
+        ceiling.trials,
         label(ceiling.params, list(_shown(ceiling))),
         ceiling.measured_at[:10],
-    ]
+    )
 
 
-def _beside(ceiling: Ceiling) -> list[str]:
+def _beside(ceiling: Ceiling) -> tuple[Cell, Cell]:
     """Return the vendor's peak and the share of it that was reached."""
     vendor = _vendor(ceiling)
-    return [si(vendor, _unit(ceiling)), "-" if vendor is None else f"{ceiling.value / vendor:.0%}"]
+    return Shown(vendor, si(vendor, _unit(ceiling))), None if vendor is None else ceiling.value / vendor
 
 
 def _shown(ceiling: Ceiling) -> dict[str, Value]:

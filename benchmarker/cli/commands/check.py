@@ -21,7 +21,7 @@ from benchmarker.machine import gpus
 from benchmarker.planning.capabilities import abilities
 from benchmarker.planning.cases import make_case
 from benchmarker.running.check import Finding, check_modes, compare_losses
-from benchmarker.tables.table import Table
+from benchmarker.tables.table import NOTHING, Table, number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -81,17 +81,19 @@ def _output(
     rows = []
     for finding in findings:
         check = finding.check
-        cells = [f"{check.error:.2g}", f"{check.bound:.2g}", check.output] if check else ["-", "-", "-"]
+        cells = (check.error, check.bound, check.output) if check else (None, None, NOTHING)
         verdict = {True: "ok", False: "WRONG", None: "not checked:"}[finding.ok]
-        rows.append([finding.framework, finding.mode, *cells, f"{verdict} {finding.note}".strip()])
-    yield Table.of(["framework", "mode", "error", "bound", "worst output", "verdict"], rows)
+        rows.append((finding.framework, finding.mode, *cells, f"{verdict} {finding.note}".strip()))
+    columns = (number("error", form=".2g"), number("bound", form=".2g"))
+    yield Table.of(["framework", "mode", *columns, "worst output", "verdict"], rows)
     if not curves:
         return
     count = len(next(iter(losses.values())))
     shown = sorted({*range(0, count, max(1, count // 8)), count - 1})
     yield "\nTraining loss from the same weights on the same data:"
+    of_frameworks = (number(name, heading=name, form=".5f") for name in losses)
     yield Table.of(
-        ["step", *losses], [[str(step), *(f"{values[step]:.5f}" for values in losses.values())] for step in shown]
+        [number("step"), *of_frameworks], [(step, *(values[step] for values in losses.values())) for step in shown]
     )
     yield ""
     for curve in curves:

@@ -10,7 +10,7 @@ import click
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.comparisons import classical_output, family_output, speedups_output
-from benchmarker.cli.display.output import TOP, Output, output_options, verbose_option
+from benchmarker.cli.display.output import ALL, TOP, Output, output_options, verbose_option
 from benchmarker.cli.options.judging import judging_options, known_metric, rules_of, status_of, verdicts_of
 from benchmarker.cli.options.results import pool_option, refuse_empty, results_argument, tell_unread, traces_of
 from benchmarker.cli.options.types import Choice, File
@@ -60,7 +60,7 @@ from benchmarker.records.sides import short_names, side_of
 @click.option("--plot", type=File(dir_okay=False), help="Write a box plot: .png or .svg.")
 @verbose_option
 @store.uncollected()
-@output_options()
+@output_options(top=ALL)
 def command(
     results: tuple[Path, ...],
     by: str | None,

@@ -23,7 +23,7 @@ from benchmarker.machine import gpus
 from benchmarker.planning.capabilities import abilities
 from benchmarker.planning.cases import supported_precisions
 from benchmarker.planning.needs import describe_case
-from benchmarker.tables.table import Table
+from benchmarker.tables.table import Table, number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -116,8 +116,9 @@ def _problem_output(name: str, problem: type[Problem], scopes: list[str]) -> Ite
 
 
 def _parts_table(parts: Mapping[str, Work]) -> Table:
-    rows = [_part_row(name, work) for name, work in parts.items()]
-    return Table.of(["scope", "flops", "bytes", "flop/byte"], rows)
+    rows = [(name, work.flops, work.bytes, work.flops / work.bytes) for name, work in parts.items()]
+    columns = (number("flops", "FLOP"), number("bytes", "B"), number("flop_per_byte", form=".3g"))
+    return Table.of(["scope", *columns], rows)
 
 
 def _abilities_output(rows: list[dict[str, Any]]) -> Iterator[Part]:
@@ -129,10 +130,6 @@ def _abilities_output(rows: list[dict[str, Any]]) -> Iterator[Part]:
     for framework, limits in {row["framework"]: row["limits"] for row in rows}.items():
         for limit in limits:
             yield f"{framework}: {clean(limit)}"
-
-
-def _part_row(name: str, work: Work) -> list[str]:
-    return [name, si(work.flops, "FLOP"), si(work.bytes, "B"), f"{work.flops / work.bytes:.3g}"]
 
 
 def _published(kind: type[Problem]) -> list[dict[str, Any]]:
@@ -154,28 +151,22 @@ def _published(kind: type[Problem]) -> list[dict[str, Any]]:
 
 
 def _published_output(rows: list[dict[str, Any]]) -> Iterator[Part]:
-    def count(value: int | None) -> str:
-        return "-" if value is None else f"{value:,}"
-
-    def flops(value: float | None) -> str:
-        return "-" if value is None else si(value, "FLOP")
-
     if not rows:
         return
     yield Text(
         "published sizes: parameters, and FLOPs of the forward pass of one step, by formula and as published:", ""
     )
     yield Table.of(
-        ["options", "parameters", "published", "FLOPs", "published", "source"],
         [
-            [
-                " ".join(parameters.assignment(name, value) for name, value in row["options"].items()),
-                count(row["parameters"]),
-                count(row["published_parameters"]),
-                flops(row["flops"]),
-                flops(row["published_flops"]),
-                row["source"],
-            ]
+            "options",
+            number("parameters", form=","),
+            number("published_parameters", heading="published", form=","),
+            number("flops", "FLOP", "FLOPs"),
+            number("published_flops", "FLOP", "published"),
+            "source",
+        ],
+        [
+            (" ".join(parameters.assignment(*option) for option in row["options"].items()), *list(row.values())[1:])
             for row in rows
         ],
     )

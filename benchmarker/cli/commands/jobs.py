@@ -21,7 +21,7 @@ from benchmarker.records.job import LOG, SCRIPT, job_of
 from benchmarker.running import submission
 from benchmarker.running.jobs import submitted
 from benchmarker.running.site import read_site
-from benchmarker.tables.table import Table
+from benchmarker.tables.table import NOTHING, Shown, Table, number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -154,17 +154,18 @@ def jobs_command(results: tuple[Path, ...], watch: bool, view: View) -> Output:
 
 def _runs_output(runs: Sequence[SubmittedRun]) -> Iterator[Part]:
     yield Table.of(
-        ["run", "job", "state", "trials", "failed", "node", "starts"],
+        ["run", "job", "state", "trials", number("planned", only="data"), number("failed"), "node", number("starts")],
         [
-            [
+            (
                 run.folder.name,
-                (run.job and run.job.number) or "-",
+                (run.job and run.job.number) or NOTHING,
                 run.state,
-                f"{run.done}/{'?' if run.planned is None else run.planned}",
-                str(len(run.failures)),
-                run.nodes or "-",
-                str(len(run.attempts)),
-            ]
+                Shown(run.done, f"{run.done}/{'?' if run.planned is None else run.planned}"),
+                run.planned,
+                len(run.failures),
+                run.nodes or NOTHING,
+                len(run.attempts),
+            )
             for run in runs
         ],
         drop=["starts", "node"],
@@ -172,8 +173,8 @@ def _runs_output(runs: Sequence[SubmittedRun]) -> Iterator[Part]:
     for run in runs:
         if run.state not in ("running", "done"):
             yield Text(f"{run.folder.name}: {run.state}: {run.detail}", "  ")
-        for number, attempt in run.lost:
-            lost = f"start {number} on {attempt.where} ended without warning: the node failed, or it was killed"
+        for at, attempt in run.lost:
+            lost = f"start {at} on {attempt.where} ended without warning: the node failed, or it was killed"
             yield Text(f"{run.folder.name}: {lost}", "  ")
         for text, records in _by_failure(run.failures).items():
             yield Text(f"{run.folder.name}: {count(len(records), 'trial')} failed {text}", "  ")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import Output, Part, Text, output_options
+from benchmarker.cli.display.output import ALL, Output, Part, Text, output_options
 from benchmarker.cli.display.progress import Line, progress_options, working
 from benchmarker.cli.options.case import suite_options
 from benchmarker.cli.options.judging import alpha_option, delta_option
@@ -31,7 +31,7 @@ from benchmarker.formatting import clean, count, si
 from benchmarker.hooks.registry import needing
 from benchmarker.planning import suites
 from benchmarker.procurement import junit
-from benchmarker.tables.table import Table, coloured
+from benchmarker.tables.table import P_VALUE, Column, Filled, Shown, Table, coloured, interval, number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,7 +109,7 @@ def run_command(
 @click.option("--all", "every", is_flag=True, help="Show every case of every node, not only the slowest.")
 @click.option("--junit", "xml", type=File(), help="Also write JUnit XML.")
 @click.option("-o", "--output", type=File(), help="Also write a page with a heat map: .html.")
-@output_options()
+@output_options(top=ALL)
 def show_command(
     results: tuple[Path, ...],
     delta: float | None,
@@ -174,39 +174,30 @@ def _cells_output(cells: Sequence[Cell], *, every: bool) -> Iterator[Part]:
     chosen = [cell for cell in cells if cell.is_suspected]
     rest = [cell for cell in cells if not cell.is_suspected]
     chosen += rest if every else rest[: max(0, SHOWN - len(chosen))]
-    several = len({cell.name for cell in cells}) > 1
-    devices = any(cell.device is not None for cell in cells)
-    headings = [
-        "where" if any(cell.ends for cell in cells) else "node",
-        *(["device"] * devices),
-        *(["case"] * several),
+    columns: list[Filled] = [
+        (Column("where" if any(cell.ends for cell in cells) else "node"), [c.node for c in chosen])
     ]
-    headings += ["step time", "shift", "95% interval", "p", "rounds", "verdict"]
-    yield Table.of(
-        headings,
-        [
-            [
-                cell.node,
-                *(["-" if cell.device is None else str(cell.device)] * devices),
-                *([cell.name] * several),
-                si(cell.step_s, "s"),
-                signed(cell.shift),
-                "-" if cell.low is None or cell.high is None else f"{signed(cell.low)} to {signed(cell.high)}",
-                "-" if cell.p_adjusted is None else f"{cell.p_adjusted:.2g}",
-                str(cell.rounds),
-                coloured(cell.verdict, _COLOURS.get(cell.verdict, "")),
-            ]
-            for cell in chosen
-        ],
-        drop=["rounds", "step time"],
-    )
+    if any(cell.device is not None for cell in cells):
+        columns.append((number("device"), [cell.device for cell in chosen]))
+    if len({cell.name for cell in cells}) > 1:
+        columns.append((Column("case"), [cell.name for cell in chosen]))
+    ends = [(cell.low, cell.high) for cell in chosen]
+    columns += [
+        (number("step_time_s", "s"), [cell.step_s for cell in chosen]),
+        (number("shift", form="+.1%"), [cell.shift for cell in chosen]),
+        (Column("95% interval", only="print"), [Shown(None, _range(*pair)) for pair in ends]),
+        *interval("shift", ends),
+        (number("p", P_VALUE), [cell.p_adjusted for cell in chosen]),
+        (number("rounds"), [cell.rounds for cell in chosen]),
+        (Column("verdict"), [coloured(cell.verdict, _COLOURS.get(cell.verdict, "")) for cell in chosen]),
+    ]
+    yield Table.of_columns(columns, drop=["rounds", "step time"], ordered=True)
     if len(chosen) < len(cells):
         yield f"{count(len(cells) - len(chosen), 'row')} of cells that are not suspected: --all shows them"
 
 
-def signed(share: float) -> str:
-    """Return a shift as a percentage with its sign."""
-    return f"{share:+.1%}"
+def _range(low: float | None, high: float | None) -> str:
+    return "-" if low is None or high is None else f"{low:+.1%} to {high:+.1%}"
 
 
 def junit_of(name: str, found: FleetResult) -> bytes:

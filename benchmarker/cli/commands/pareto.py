@@ -9,7 +9,7 @@ import click
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.cases import case_columns
-from benchmarker.cli.display.output import Output, Part, Text, output_options
+from benchmarker.cli.display.output import ALL, Output, Part, Text, output_options
 from benchmarker.cli.options.results import mixed_output, pool_option, read_cases, results_argument
 from benchmarker.cli.options.types import names_in
 from benchmarker.comparing.diagnosis import executions, skewed
@@ -33,7 +33,7 @@ from benchmarker.tables.table import Column, Table, number
 )
 @pool_option
 @store.uncollected()
-@output_options()
+@output_options(top=ALL)
 def command(results: tuple[Path, ...], names: str, pool: bool, wide: bool) -> Output:
     """Mark the Pareto-optimal configurations.
 
@@ -92,7 +92,7 @@ def _parts(
         ),
         (Column("verdict", levels=("",)), [_verdict(*pair) for pair in points]),
     ]
-    yield Table.of_columns(filled, drop=metrics[:0:-1])
+    yield Table.of_columns(filled, drop=metrics[:0:-1], ordered=True)
     unlike = executions(point.configuration.records[0].case for point, _ in points)
     for note in filter(None, [unlike, *skewed(cases.records)]):
         yield Text(f"note: {note}", "  ")

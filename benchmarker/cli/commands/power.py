@@ -30,7 +30,7 @@ from benchmarker.formatting import clean, si
 from benchmarker.power import samplers
 from benchmarker.power.live import Sensor, sensors, take
 from benchmarker.power.sampler_client import SamplerClient
-from benchmarker.tables.table import Table
+from benchmarker.tables.table import NOTHING, Cell, Column, Filled, Table, cell_text, number
 from benchmarker.tables.terminal import lines
 
 if TYPE_CHECKING:
@@ -128,8 +128,19 @@ def _watch(
         click.echo("benchmarker: no meter responds any more", err=True)
 
 
-_WATCHED = ["now", "mean", "peak", "energy", *(HEADINGS[name] for name in ("temperature_C", "sm_clock_MHz"))]
-_WATCHED += [HEADINGS["utilisation_percent"], "throttled by"]
+_STATE = ("temperature_C", "sm_clock_MHz", "utilisation_percent")
+_NOW = (
+    number("now_W", "W"),
+    number("mean_W", "W"),
+    number("peak_W", "W"),
+    number("energy_J", "J"),
+    *(number(name, heading=HEADINGS[name], form=partial(amount, name)) for name in _STATE),
+    Column("throttled by"),
+    Column("trouble", levels=("",)),
+)
+"""What is read from a sensor, then its problems."""
+_SINCE_START = (1, 2, 3)
+"""Places of what only --watch shows."""
 _DROPPED = [
     "id",
     *(HEADINGS[name] for name in ("sm_clock_MHz", "utilisation_percent", "temperature_C")),
@@ -139,18 +150,17 @@ _DROPPED = [
 """Columns that a narrow terminal does not show, the least important first."""
 
 
-def _cells(now: Now) -> list[str]:
-    """Return the readings of a sensor in the order of `_WATCHED`, then its problems."""
-    powers = [si(value, "W") for value in (now.power_W, now.mean_W, now.peak_W)]
-    state = [amount(name, getattr(now, name)) for name in ("temperature_C", "sm_clock_MHz", "utilisation_percent")]
-    return [*powers, si(now.energy_J, "J"), *state, ", ".join(now.throttle) or "-", ", ".join(now.trouble)]
+def _cells(now: Now) -> list[Cell]:
+    """Return the readings of a sensor in the order of `_NOW`."""
+    readings = (now.power_W, now.mean_W, now.peak_W, now.energy_J, *(getattr(now, name) for name in _STATE))
+    return [*readings, ", ".join(now.throttle) or NOTHING, ", ".join(now.trouble)]
 
 
 def _show(several: Sequence[Now], elapsed_s: float, live: Live | None, as_json: bool) -> None:
     """Show the current readings of the sensors."""
     if live:
         rows = [[reading.sensor, *_cells(reading)] for reading in several]
-        made = lines(Table.of(["sensor", *_WATCHED, ""], rows, drop=_DROPPED), live.console.width)
+        made = lines(Table.of(["sensor", *_NOW], rows, drop=_DROPPED), live.console.width)
         shown = [*made.headings, *made.rows, f"{elapsed_s:.0f} s; press Ctrl-C to stop"]
         live.update(rich_text.Text("\n".join(shown)), refresh=True)
         return
@@ -158,9 +168,9 @@ def _show(several: Sequence[Now], elapsed_s: float, live: Live | None, as_json: 
         if as_json:
             print_json_line({"elapsed_s": elapsed_s, **msgspec.to_builtins(reading)})
             continue
-        *cells, trouble = _cells(reading)
-        known = [f"{name} {cell}" for name, cell in zip(_WATCHED, cells, strict=True) if cell != "-"]
-        click.echo(clean("  ".join([f"{elapsed_s:.1f} s", reading.sensor, *known, trouble])).rstrip())
+        texts = zip(_NOW, map(cell_text, _cells(reading), _NOW), strict=True)
+        known = [f"{column.heading} {text}".strip() for column, text in texts if text != "-"]
+        click.echo(clean("  ".join([f"{elapsed_s:.1f} s", reading.sensor, *known])).rstrip())
 
 
 def _plain(several: Sequence[Sensor], probes: Mapping[str, MeterProbe]) -> dict[str, Any]:
@@ -226,19 +236,15 @@ def _output(several: Sequence[Sensor], probes: Mapping[str, MeterProbe]) -> Iter
 
 def _now(several: Sequence[Sensor]) -> Table:
     """Return a row per sensor, without empty columns."""
-    headings = ["sensor", "id", "device", *_WATCHED[:1], *_WATCHED[4:], ""]
-    rows = []
-    for sensor in several:
-        power, _, _, _, *rest = _cells(sensor.now())
-        of_card = sensor.first.id if sensor.first.pci else "-"
-        rows.append([sensor.name, of_card, sensor.first.device or "-", power, *rest])
-    return Table.of(*_known(headings, rows), drop=_DROPPED)
-
-
-def _known(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
-    """Return a table without its empty columns."""
-    kept = [at for at in range(len(headings)) if any(row[at] not in ("-", "") for row in rows)]
-    return [headings[at] for at in kept], [[row[at] for at in kept] for row in rows]
+    readings = [_cells(sensor.now()) for sensor in several]
+    filled: list[Filled] = [
+        (Column("sensor"), [sensor.name for sensor in several]),
+        (Column("id"), [sensor.first.id if sensor.first.pci else NOTHING for sensor in several]),
+        (Column("device"), [sensor.first.device or NOTHING for sensor in several]),
+        *((column, [row[at] for row in readings]) for at, column in enumerate(_NOW) if at not in _SINCE_START),
+    ]
+    known = [(column, cells) for column, cells in filled if any(cell not in (None, "", NOTHING) for cell in cells)]
+    return Table.of_columns(known, drop=_DROPPED)
 
 
 def _read(several: Sequence[Sensor]) -> list[list[str]]:

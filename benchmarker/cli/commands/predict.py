@@ -26,7 +26,7 @@ from benchmarker.records import ceilings
 from benchmarker.records.ceilings import Ceilings
 from benchmarker.roofline.prediction import predict
 from benchmarker.roofline.roofs import named_roof
-from benchmarker.tables.table import Table
+from benchmarker.tables.table import Cell, Column, Table, number
 
 if TYPE_CHECKING:
     from benchmarker.api.case import Mode
@@ -139,33 +139,42 @@ def _output(prediction: Prediction, source: Source, *, verbose: bool) -> Iterato
     yield Text(f"{prediction.name} {prediction.precision}", "  ")
     yield from roof_output(prediction.roof)
     yield ""
-    headings = ["phase", "times", "predicted", "at least", "bound by", "weights", "cache", "activations"]
     told_apart = any(phase.weight_bytes for phase in prediction.phases)
     rows = [_row(phase, told_apart=told_apart) for phase in prediction.phases]
-    yield Table.of(headings if told_apart else [*headings[:-3], "bytes"], rows, drop=["times"])
+    moved = ("weights", "cache", "activations")
+    columns = [number(f"{name}_bytes", "B") for name in moved] if told_apart else [number("bytes", "B")]
+    yield Table.of([*_OF_PHASES, *columns], rows, drop=["times"])
     if verbose:
         yield ""
         parts = [(phase.name, part) for phase in prediction.phases for part in phase.parts]
-        rows = [
-            [phase, part.scope, si(part.time_s, "s"), part.bound, si(part.flops, "FLOP"), si(part.bytes, "B")]
-            for phase, part in parts
-        ]
-        yield Table.of(["phase", "scope", "predicted", "bound by", "FLOPs", "bytes"], rows)
+        rows = [(phase, part.scope, part.time_s, part.bound, part.flops, part.bytes) for phase, part in parts]
+        yield Table.of(_OF_SCOPES, rows)
     yield ""
     for line in _sentences(prediction, source):
         yield Text(line, "  ")
 
 
-def _row(phase: Phase, *, told_apart: bool) -> list[str]:
+_OF_PHASES = (
+    Column("phase"),
+    number("times"),
+    number("predicted_s", "s"),
+    number("at_least_s", "s"),
+    Column("bound_by", levels=("bound by",)),
+)
+_OF_SCOPES = (
+    Column("phase"),
+    Column("scope"),
+    number("predicted_s", "s"),
+    Column("bound_by", levels=("bound by",)),
+    number("flops", "FLOP", "FLOPs"),
+    number("bytes", "B"),
+)
+
+
+def _row(phase: Phase, *, told_apart: bool) -> tuple[Cell, ...]:
     moved = (phase.weight_bytes, phase.cache_bytes, phase.activation_bytes)
-    return [
-        phase.name,
-        str(phase.count),
-        si(phase.time_s, "s"),
-        si(phase.least_s, "s"),
-        phase.bound,
-        *(si(moved_bytes, "B") for moved_bytes in (moved if told_apart else [sum(moved)])),
-    ]
+    row = (phase.name, phase.count, phase.time_s, phase.least_s, phase.bound)
+    return (*row, *(moved if told_apart else [sum(moved)]))
 
 
 def _sentences(prediction: Prediction, source: Source) -> list[str]:

@@ -12,7 +12,7 @@ from msgspec import structs
 from benchmarker.api.errors import UserError
 from benchmarker.api.precision import PRECISIONS
 from benchmarker.cli.ceiling_measurement import is_lacking_here, measure_option, measured_for
-from benchmarker.cli.display.output import Output, Part, Text, output_options
+from benchmarker.cli.display.output import TOP, Output, Part, Text, output_options
 from benchmarker.cli.display.profiles import WIDEST, from_result
 from benchmarker.cli.options.results import (
     mixed_output,
@@ -30,7 +30,7 @@ from benchmarker.records import ceilings
 from benchmarker.roofline.model import BEYOND, Level, beyond, of_trace, rooflines
 from benchmarker.roofline.roofs import named_roof
 from benchmarker.tables.shortening import apart
-from benchmarker.tables.table import Table
+from benchmarker.tables.table import Cell, Column, Shown, Table, number
 
 if TYPE_CHECKING:
     from benchmarker.roofline.model import Roofline, RooflinePoint
@@ -54,7 +54,7 @@ DROPPED = ("predicted", "attainable", "intensity", "achieved")
 @click.option("--precision", type=Choice(list(PRECISIONS)), help="The precision of a trace.")
 @pool_option
 @output_option("Write a plot: .png, .svg or .pdf.")
-@output_options(top=True)
+@output_options(top=TOP)
 def command(
     results: tuple[Path, ...],
     level: Level | None,
@@ -62,7 +62,6 @@ def command(
     measure: bool,
     device: str | None,
     precision: str | None,
-    top: int,
     pool: bool,
     wide: bool,
     output: Path | None,
@@ -113,14 +112,14 @@ def command(
         roofs(modelled, output)
         click.echo(clean(f"plot: {output}"), err=True)
     status = 1 if cases.faults or known.faults or reasons else 0
-    parts = [*(part for roofline in modelled for part in _output(roofline, level, top, wide=wide))]
+    parts = [*(part for roofline in modelled for part in _output(roofline, level, wide=wide))]
     if beyond(modelled):
         parts.append(Text(f"note: {BEYOND}", "  "))
     parts += [Text(f"no roof: {reason}", "  ") for reason in reasons]
     return Output([*parts, *mixed_output(cases)], {"rooflines": modelled, "without": reasons}, status)
 
 
-def _output(roofline: Roofline, level: Level | None, top: int, *, wide: bool) -> Iterator[Part]:
+def _output(roofline: Roofline, level: Level | None, *, wide: bool) -> Iterator[Part]:
     """Yield the roof on one line, then a table of the work under it."""
     yield Text(f"{roofline.configuration} ({count(roofline.trials, 'trial')})", "  ")
     yield from roof_output(roofline.roof)
@@ -131,25 +130,34 @@ def _output(roofline: Roofline, level: Level | None, top: int, *, wide: bool) ->
     if not points:
         yield f"  no {level}" if level in ("step", "phase") else f"  no {level or 'step'} to show: run with --profile"
         return
-    shown = points[:top] if top else points
-    headings = ["", "name", "intensity", "attainable", "achieved", "bound by", "share", "measured", "predicted"]
-    names = [point.name for point in shown]
-    rows = [_row(point, name) for point, name in zip(shown, names if wide else apart(names, WIDEST), strict=True)]
-    yield Table.of(headings, rows, drop=DROPPED, cut=["name"])
-    if len(shown) < len(points):
-        yield f"and {len(points) - len(shown)} more; --top=0 shows all"
+    names = [point.name for point in points]
+    rows = [_row(point, name) for point, name in zip(points, names if wide else apart(names, WIDEST), strict=True)]
+    yield Table.of(_COLUMNS, rows, drop=DROPPED, cut=["name"], ordered=True)
     yield ""
 
 
-def _row(point: RooflinePoint, name: str) -> list[str]:
-    return [
+_COLUMNS = (
+    Column("level", levels=("",)),
+    Column("name"),
+    number("flop_per_byte", heading="intensity", form=".3g"),
+    number("attainable_flop_per_s", "FLOP/s", "attainable"),
+    number("achieved_flop_per_s", "FLOP/s", "achieved"),
+    Column("bound_by", levels=("bound by",)),
+    number("share", "%"),
+    number("measured_s", "s"),
+    number("predicted_s", "s"),
+)
+
+
+def _row(point: RooflinePoint, name: str) -> tuple[Cell, ...]:
+    return (
         point.level,
-        name,
-        f"{point.intensity:.3g}",
-        si(point.attainable or None, "FLOP/s"),
-        si(point.achieved or None, "FLOP/s"),
+        Shown(point.name, name),
+        point.intensity,
+        point.attainable or None,
+        point.achieved or None,
         point.bound,
-        f"{point.share:.1%}",
-        si(point.time_s, "s"),
-        si(point.predicted_s, "s"),
-    ]
+        point.share,
+        point.time_s,
+        point.predicted_s,
+    )

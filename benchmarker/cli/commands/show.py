@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import Output, Part, output_options
+from benchmarker.cli.display.output import ALL, Output, Part, output_options
 from benchmarker.cli.display.records import as_plain, cases_output, record_output, trials_output
 from benchmarker.cli.options.results import mixed_output, pool_option, results_argument, tell_unread
 from benchmarker.cli.options.types import names_in
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @click.option("--trials", is_flag=True, help="Show a line for each trial instead of one for each case.")
 @click.option("--metric", metavar="NAME[,NAME...]", help="Metrics to show. [default: the main ones that have a value]")
 @store.uncollected()
-@output_options()
+@output_options(top=ALL)
 def command(results: tuple[Path, ...], pool: bool, trials: bool, metric: str | None, wide: bool) -> Output:
     """Show a single record in full, a line for each case of several records, or the load that `serve-load` stored.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.energy import why_nothing
 from benchmarker.cli.display.machine import HEADINGS, amount
 from benchmarker.cli.display.output import Output, Part, output_options
-from benchmarker.cli.display.profiles import plain
+from benchmarker.cli.display.profiles import frame_table, plain
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.results import result_argument
 from benchmarker.cli.options.types import Integer
@@ -21,7 +22,7 @@ from benchmarker.formatting import clean, count
 from benchmarker.power.live import label
 from benchmarker.records import store
 from benchmarker.records.record import Record
-from benchmarker.tables.table import Table
+from benchmarker.tables.table import Column, Filled, Table, number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,7 +68,9 @@ def command(result: Path, rows: int, wide: bool) -> Output:
     if not len(table):
         raise UserError(f"{path}: the time series contains no readings")
     table.insert(0, "time_s", line.seconds())
-    return Output(_parts(table, line.channels, rows, wide=wide), lambda: plain(table), csv=table)
+    return Output(
+        _parts(table, line.channels, rows, wide=wide), lambda: plain(table), csv=frame_table(table, wide=True)
+    )
 
 
 def _parts(
@@ -126,15 +129,17 @@ def _series_output(
     width = _width(times, rows)
     table["bin"] = (table["time_s"] / width).map(math.floor)
     bins = range(table["bin"].min(), table["bin"].max() + 1)
-    columns: dict[str, list[str]] = {"s": [f"{at * width:.{_digits(width)}f}" for at in bins]}
+    time = number("time_s", heading="s", form=f".{_digits(width)}f")
+    filled: list[Filled] = [(time, [at * width for at in bins])]
     marks = table[table["mark"] != ""].drop_duplicates(["node", "time_s", "mark"])
     marks = marks[marks["node"] == marks["node"].min()]
-    columns["mark"] = ["-"] * len(bins)
+    marked = ["-"] * len(bins)
     for at, of in marks.groupby("bin"):
         counted = of["mark"].value_counts(sort=False)
-        columns["mark"][int(at) - bins.start] = ", ".join(
+        marked[int(at) - bins.start] = ", ".join(
             mark if count == 1 else f"{count} {mark}s" for mark, count in counted.items()
         )
+    filled.append((Column("mark"), marked))
     labels = _labels(table)
     known: dict[tuple[str | int, ...], Channel] = {
         (node, meter, channel.id, channel.domain, channel.quantity): channel
@@ -149,12 +154,12 @@ def _series_output(
             continue
         cells = (by_bin.get(at) for at in bins)
         heading = clean(f"{labels[name][0]} {_word(quantity, readings['what'], wide=wide)}")
-        columns[heading] = [_cell(channel, None if value is None or pd.isna(value) else value) for value in cells]
+        values = [None if value is None or pd.isna(value) else value for value in cells]
+        filled.append((number(heading, heading=heading, form=partial(_cell, channel)), values))
     for short, full in labels.values():
         if short != full:
             yield clean(f"{short}: {full}")
-    lines = list(map(list, zip(*columns.values(), strict=True)))
-    yield Table.of(list(columns), lines, drop=list(columns)[:0:-1])
+    yield Table.of_columns(filled, drop=[column.heading for column, _ in filled[:0:-1]])
     missing = table[table["reason"] != ""]
     for (reason, *sensor), of in missing.groupby(["reason", *_SENSOR], sort=False):
         yield clean(f"{labels[tuple(sensor)][1]}: {count(len(of), 'reading is', 'readings are')} missing ({reason})")
@@ -216,9 +221,9 @@ def _by_bin(readings: pd.DataFrame, channel: Channel) -> dict[int, float]:
     return dict(readings.groupby("bin")["value"].mean().items())
 
 
-def _cell(channel: Channel, value: float | None) -> str:
+def _cell(channel: Channel, value: float) -> str:
     quantity = channel.quantity
-    if quantity == "throttle_mask" and value is not None:
+    if quantity == "throttle_mask":
         return ", ".join(dict.fromkeys(word for bit, word in channel.bits.items() if int(value) & bit)) or "-"
     return amount("power_W" if quantity == "energy_J" else quantity, value)
 

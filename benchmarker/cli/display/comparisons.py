@@ -28,7 +28,7 @@ from benchmarker.comparing.results import METHODS
 from benchmarker.formatting import si
 from benchmarker.records.factors import label, text
 from benchmarker.tables.shortening import shortened
-from benchmarker.tables.table import Cell, Table, coloured
+from benchmarker.tables.table import NOTHING, P_VALUE, Cell, Column, Filled, Shown, Table, interval, number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,6 +39,7 @@ COLOURS = {"faster": "green", "better": "green", "slower": "red", "worse": "red"
 """Colours of the verdicts."""
 MOST_NOTES = 6
 """Notes that a terminal shows without --verbose."""
+_LETTERS = tuple(enumerate("AB"))
 LONGEST = 16
 """Longest name of a side that is the heading of its column."""
 
@@ -105,7 +106,7 @@ def _several_output(family: Family, *, wide: bool, verbose: bool) -> Iterator[Pa
     rounds = list(dict.fromkeys(map(numbers, comparisons)))
     same = [f"{measure(first.metric)}, medians over trials", *(rounds if len(rounds) == 1 else []), family.shared]
     yield Text("; ".join(filter(None, same)))
-    columns: dict[str, Sequence[Cell]] = dict(_cases(comparisons, wide=wide))
+    filled = _cases(comparisons, wide=wide)
     a, b = (list(dict.fromkeys(short(side) for side in sides)) for sides in _sides(comparisons))
     are_headings = len(a) == len(b) == 1 and a != b and max(len(a[0]), len(b[0])) <= LONGEST
     one, other = (a[0], b[0]) if are_headings else ("A", "B")
@@ -113,18 +114,27 @@ def _several_output(family: Family, *, wide: bool, verbose: bool) -> Iterator[Pa
         for letter, heading, sides in (("A", "baseline A", a), ("B", "contender B", b)):
             if len(sides) == 1:
                 yield Text(f"{letter}: {sides[0]}", "  ")
-            else:
-                columns[heading] = [short(side) for side in _sides(comparisons)["AB".index(letter)]]
-    columns[one] = [si(each.baseline_value, each.unit) for each in comparisons]
-    columns[other] = [si(each.contender_value, each.unit) for each in comparisons]
-    columns[f"verdict on {other}"] = [coloured(gist(each, terms), COLOURS[each.verdict]) for each in comparisons]
-    columns["B/A"] = [ratio(each) for each in comparisons]
+            told = [short(side) for side in _sides(comparisons)["AB".index(letter)]]
+            filled.append((Column(heading, only="data" if len(sides) == 1 else ""), told))
+    filled += [
+        (number(f"{first.metric} A", first.unit, one), [each.baseline_value for each in comparisons]),
+        (number(f"{first.metric} B", first.unit, other), [each.contender_value for each in comparisons]),
+        (
+            Column("verdict", levels=(f"verdict on {other}",)),
+            [Shown(each.verdict, gist(each, terms), COLOURS[each.verdict]) for each in comparisons],
+        ),
+        (Column("ratio", levels=("B/A",)), [Shown(each.ratio, ratio(each)) for each in comparisons]),
+        *interval("ratio", [(each.low, each.high) for each in comparisons]),
+    ]
     if len(rounds) > 1:
-        columns["n"] = [numbers(each).removesuffix(" rounds").removesuffix(" trials") for each in comparisons]
-    if verbose:
-        columns["p"] = ["-" if each.p_adjusted is None else f"{each.p_adjusted:.2g}" for each in comparisons]
-    rows = [list(row) for row in zip(*columns.values(), strict=True)]
-    yield Table.of(list(columns), rows, drop=["n", "B/A", "p", one, other], cut=["kernel", "scope"])
+        told = [numbers(each).removesuffix(" rounds").removesuffix(" trials") for each in comparisons]
+        filled.append((Column("n", only="print"), [Shown(None, text) for text in told]))
+    filled += [
+        (number("p", P_VALUE, only="" if verbose else "data"), [each.p_adjusted for each in comparisons]),
+        *((number(f"trials {side}", only="data"), [each.trials[at] for each in comparisons]) for at, side in _LETTERS),
+        (number("rounds", only="data"), [each.rounds for each in comparisons]),
+    ]
+    yield Table.of_columns(filled, drop=["n", "B/A", "p", one, other], cut=["kernel", "scope"], ordered=True)
     if verbose:
         corrected = f"p adjusted for {len(comparisons)} comparisons (Holm)"
         yield Text(f"  B/A with its {percent(first.level)} interval; {corrected}; δ {percent(first.delta)}", "    ")
@@ -157,12 +167,16 @@ def _sides(comparisons: Sequence[Comparison]) -> tuple[list[str], list[str]]:
     return [each.baseline for each in comparisons], [each.contender for each in comparisons]
 
 
-def _cases(comparisons: Sequence[Comparison], *, wide: bool) -> dict[str, list[str]]:
+def _cases(comparisons: Sequence[Comparison], *, wide: bool) -> list[Filled]:
     """Return the columns that name the cases, the parts of a step and, if `wide`, all factors that differ."""
     axes = list(dict.fromkeys(name for each in comparisons for name in each.case))
-    columns = {"case": [each.name for each in comparisons]} if any(each.name for each in comparisons) else {}
-    shown = axes if wide else [name for name in axes if name in AXES["kernel"]]
-    return columns | {name: [shortened(text(each.case.get(name)), WIDEST) for each in comparisons] for name in shown}
+    filled: list[Filled] = []
+    if any(each.name for each in comparisons):
+        filled.append((Column("case"), [each.name for each in comparisons]))
+    for name in axes if wide else [name for name in axes if name in AXES["kernel"]]:
+        values = [each.case.get(name) for each in comparisons]
+        filled.append((Column(name), [Shown(value, shortened(text(value), WIDEST)) for value in values]))
+    return filled
 
 
 def _notes_output(comparisons: Sequence[Comparison], *, verbose: bool) -> Iterator[Part]:
@@ -190,36 +204,37 @@ def speedups_output(family: Family, *, wide: bool = False, verbose: bool = False
     marks = f"? is undecided, = the same within {percent(first.delta)}"
     yield Text("; ".join(filter(None, [about, *_executions(comparisons), marks, family.shared])))
     contenders = list(dict.fromkeys(short(each.contender) for each in comparisons))
-    cells: dict[tuple[str, ...], dict[str, str]] = {}
+    speedups: dict[tuple[Cell, ...], dict[str, Shown]] = {}
     cases = _cases(comparisons, wide=wide)
-    for each, *own in zip(comparisons, *cases.values(), strict=True):
-        cells.setdefault(tuple(own), {})[short(each.contender)] = _speedup(each)
-    rows = [[*own, *(of.get(name, "-") for name in contenders)] for own, of in cells.items()]
+    for each, *own in zip(comparisons, *(cells for _, cells in cases), strict=True):
+        speedups.setdefault(tuple(own), {})[short(each.contender)] = _speedup(each)
+    rows = [[*own, *(of.get(name, NOTHING) for name in contenders)] for own, of in speedups.items()]
     means = {short(mean.contender): _speedup(mean) for mean in family.geometric_means}
     if means and cases:
-        rows.append(["geometric mean", *[""] * (len(cases) - 1), *(means.get(name, "-") for name in contenders)])
-    yield Table.of([*cases, *contenders], rows, cut=["kernel", "scope"])
+        rows.append(["geometric mean", *[None] * (len(cases) - 1), *(means.get(name, NOTHING) for name in contenders)])
+    yield Table.of([*(column for column, _ in cases), *contenders], rows, cut=["kernel", "scope"])
     yield from _notes_output(comparisons, verbose=verbose)
     yield from _left_out_output(family)
 
 
-def _speedup(each: Comparison | GeometricMean) -> str:
+def _speedup(each: Comparison | GeometricMean) -> Shown:
     if each.ratio is None:
-        return "-"
+        return NOTHING
     mark = {"undecided": " ?", "same": " ="}.get(each.verdict, "")
-    return f"{each.ratio if each.better == 'higher' else 1 / each.ratio:.3g}x{mark}"
+    speedup = each.ratio if each.better == "higher" else 1 / each.ratio
+    return Shown(speedup, f"{speedup:.3g}x{mark}")
 
 
-def classical_output(tables: Sequence[Classical], *, tests: bool, wide: bool = False) -> Iterator[Part]:
+def classical_output(tables: Sequence[Classical], *, tests: bool) -> Iterator[Part]:
     """Yield statistics of all timed blocks and, with `tests`, tests as if blocks were independent, with a warning."""
     yield "\nStep times of all timed blocks:"
     rows = []
     for each in tables:
-        for name, found in ((each.baseline, each.baseline_blocks), (each.contender, each.contender_blocks)):
-            times = (found.mean, found.deviation, found.minimum, found.q1, found.median, found.q3, found.maximum)
-            rows.append([f"{each.name} {short(name)}".strip(), str(found.n), *(si(value, "s") for value in times)])
-    headings = ["blocks of", "n", "mean", "deviation", "min", "q1", "median", "q3", "max"]
-    yield Table.of(headings, rows, drop=["min", "max", "q1", "q3", "mean", "n"])
+        for name, of in ((each.baseline, each.baseline_blocks), (each.contender, each.contender_blocks)):
+            times = (of.mean, of.deviation, of.minimum, of.q1, of.median, of.q3, of.maximum)
+            rows.append((f"{each.name} {short(name)}".strip(), of.n, *times))
+    columns = [number(f"{name}_s", "s") for name in ("mean", "deviation", "min", "q1", "median", "q3", "max")]
+    yield Table.of(["blocks of", number("n"), *columns], rows, drop=["min", "max", "q1", "q3", "mean", "n"])
     if not tests:
         return
     yield Text("tests that treat blocks as independent, although blocks of one process are not:")

@@ -12,10 +12,10 @@ import numpy as np
 from benchmarker.cli.display.output import Output, Part, Text
 from benchmarker.formatting import part, rounded, si
 from benchmarker.serving.doubts import doubts
-from benchmarker.serving.latency import LATENCIES, PERCENTILES, Figures, figures_of
+from benchmarker.serving.latency import LATENCIES, Figures, figures_of
 from benchmarker.serving.session import named
 from benchmarker.serving.words import NAMES, answer, described, failed, found_rate, interval, latency, overload
-from benchmarker.tables.table import Table
+from benchmarker.tables.table import Cell, Column, Shown, Table, number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -61,43 +61,55 @@ def _one_output(figures: Figures) -> Iterator[Part]:
     if figures.met:
         met = f"{figures.met.value:.1%} ({figures.met.low:.1%} to {figures.met.high:.1%}) of requests meet the SLO"
         yield Text(f"goodput {si(figures.goodput_per_s, '1/s')} requests/s: {met}")
-    rows = [
-        [NAMES[name] if percent == PERCENTILES[0] else "", f"p{percent}", latency(each.value), interval(each)]
+    lines = [
+        (NAMES[name], f"p{percent}", each.value, interval(each), each.low, each.high)
         for name, percentiles in figures.percentiles.items()
         for percent, each in percentiles.items()
     ]
-    rows += [
-        ["lateness" if at == 0 else "", name, latency(value), ""] for at, (name, value) in enumerate(_lateness(figures))
+    lines += [("lateness", name, value, "", None, None) for name, value in _lateness(figures)]
+    names = [None, *(name for name, *_ in lines)]
+    rows = [
+        (Shown(name, "" if name == above else name), percentile, value, Shown(None, text), low, high)
+        for above, (name, percentile, value, text, low, high) in zip(names, lines, strict=False)
     ]
-    yield Table.of(["latency", "percentile", "time", "95% interval"], rows)
+    ends = [number(f"time_s {end}", only="data") for end in ("low", "high")]
+    time = number("time_s", "s", form=latency)
+    yield Table.of(["latency", "percentile", time, Column("95% interval", only="print"), *ends], rows)
 
 
 def _rates_output(figures: Sequence[Figures]) -> Iterator[Part]:
     """Yield a line for each rate."""
-    columns: list[tuple[str, Callable[[Figures], str]]] = [
-        ("requests/s", lambda each: rounded(each.step.rate_per_s or 0.0, 4)),
-        ("answered", lambda each: f"{each.answered}/{each.step.planned}"),
+    rate = partial(si, unit="1/s", digits=3)
+    columns: list[tuple[Column, Callable[[Figures], Cell]]] = [
+        (number("requests_per_s", form=partial(rounded, digits=4)), lambda each: each.step.rate_per_s or 0.0),
+        (Column("answered"), lambda each: Shown(each.answered, f"{each.answered}/{each.step.planned}")),
+        (number("planned", only="data"), lambda each: each.step.planned),
     ]
     if figures[0].met:
         columns += [
-            ("SLO met", lambda each: f"{each.met.value:.1%}" if each.met else "-"),
-            ("goodput", lambda each: si(each.goodput_per_s, "1/s", 3)),
+            (number("slo_met", "%", "SLO met"), lambda each: each.met.value if each.met else None),
+            (number("goodput_per_s", heading="goodput", form=rate), lambda each: each.goodput_per_s),
         ]
     columns += [
-        (f"{NAMES[name]} p{percent}", partial(_percentile, name, percent)) for name in LATENCIES for percent in (50, 99)
+        (
+            number(f"{name.removesuffix('_s')}_p{percent}_s", "s", f"{NAMES[name]} p{percent}", latency),
+            partial(_percentile, name, percent),
+        )
+        for name in LATENCIES
+        for percent in (50, 99)
     ]
     columns += [
-        ("tokens/s", lambda each: si(each.tokens_per_s, "1/s", 3)),
-        ("late p99", lambda each: latency(dict(_lateness(each))["p99"])),
+        (number("tokens_per_s", form=rate), lambda each: each.tokens_per_s),
+        (number("late_p99_s", "s", form=latency), lambda each: dict(_lateness(each))["p99"]),
     ]
     rows = [[cell(each) for _, cell in columns] for each in figures]
     drop = ["ITL p50", "end to end p50", "ITL p99", "tokens/s", "late p99", "TPOT p50", "TTFT p50", "end to end p99"]
-    yield Table.of([heading for heading, _ in columns], rows, drop=[*drop, "goodput"])
+    yield Table.of([column for column, _ in columns], rows, drop=[*drop, "goodput"])
 
 
-def _percentile(name: str, percent: int, figures: Figures) -> str:
+def _percentile(name: str, percent: int, figures: Figures) -> float | None:
     of = figures.percentiles.get(name)
-    return latency(of[percent].value) if of else "-"
+    return of[percent].value if of else None
 
 
 def _failures_output(figures: Sequence[Figures]) -> Iterator[Part]:
@@ -107,8 +119,8 @@ def _failures_output(figures: Sequence[Figures]) -> Iterator[Part]:
         return
     yield Text(f"{sentence}:")
     messages = Counter(each.failure.message for of in figures for each in of.outcomes if each.failure)
-    for message, number in messages.most_common(MOST_MESSAGES):
-        yield Text(f"  {number} x {message}", indent="    ")
+    for message, times in messages.most_common(MOST_MESSAGES):
+        yield Text(f"  {times} x {message}", indent="    ")
 
 
 def _lateness(figures: Figures) -> list[tuple[str, float]]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 import msgspec
@@ -25,17 +25,16 @@ from benchmarker.files import atomic
 from benchmarker.files.atomic import as_json as encoded_json
 from benchmarker.formatting import clean
 from benchmarker.tables import terminal
-from benchmarker.tables.formats import FORMATS, csv_text
+from benchmarker.tables.formats import FORMATS
 from benchmarker.tables.table import Table
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 TOP = 30
-"""Lines of a table unless --top gives another number."""
+"""Rows of a table of a profile unless --top gives another number."""
+ALL = 0
+"""The number for --top that leaves no row out."""
 TEXT = "text"
-OUTPUT = {"as_json", "as_csv", "form", "wide"}
+OUTPUT = {"as_json", "as_csv", "form", "wide", "top"}
 """The parameters that say how an output is printed."""
 _ENDINGS = {".md": "markdown", ".tex": "latex", ".csv": "csv", ".html": "html", ".htm": "html", ".txt": TEXT}
 _UNUSUAL = re.compile(r"[^\n -~]")
@@ -77,7 +76,7 @@ class Output:
     parts: Iterable[Part] = ()
     data: Any = None
     status: int = 0
-    csv: pd.DataFrame | None = None
+    csv: Table | None = None
     notes: Sequence[Text] = ()
     stored: str = ""
 
@@ -89,6 +88,7 @@ class View:
     form: str | None = None
     wide: bool = False
     output: Path | None = None
+    top: int = ALL
 
     @property
     def is_text(self) -> bool:
@@ -97,13 +97,13 @@ class View:
 
 
 def output_options(
-    *, wide: str = WIDE, top: bool = False, tables: bool = True, form: bool = True, written: bool = False
+    *, wide: str = WIDE, top: int | None = None, tables: bool = True, form: bool = True, written: bool = False
 ) -> Callable[[_F], _F]:
     """Print what a command returns, and add the options that say how; unless `tables`, only `--json`.
 
-    `--top` is for commands whose tables may be long, `--title` and `--output` for tables that are `written` to files.
-    Without `form`, there is no `--format`, which is also an option of some problems. The command gets those of the
-    values that it has as parameters, and all of them if it has a parameter `view`.
+    `--top`, by default `top`, is for commands with tables that have an order, `--title` and `--output` for tables that
+    are `written` to files. Without `form`, there is no `--format`, which is also an option of some problems. The
+    command gets those of the values that it has as parameters, and all of them if it has a parameter `view`.
     """
     several = [click.option("--json", "as_json", is_flag=True, help="Print JSON.")]
     if tables:
@@ -124,14 +124,14 @@ def output_options(
                 help="Write the table to this file: .md, .tex, .csv, .html, .txt.",
             ),
         ]
-    if top:
+    if top is not None:
         several.append(
             click.option(
                 "--top",
                 type=Integer(min=0),
-                default=TOP,
+                default=top,
                 show_default=True,
-                help="Maximum number of lines; 0 shows all.",
+                help="Maximum number of rows of a table; 0 shows all.",
             )
         )
 
@@ -142,7 +142,7 @@ def output_options(
         def command(**given: Any) -> int:
             output = given.get("output") if written else None
             asked = _form(given.get("as_json"), given.get("as_csv"), given.get("form"), output)
-            view = View(asked, bool(given.get("wide")), output)
+            view = View(asked, bool(given.get("wide")), output, given.get("top") or ALL)
             for name in names.difference(wanted):
                 given.pop(name)
             made: Output = function(**given, **({"view": view} if "view" in wanted else {}))
@@ -176,7 +176,7 @@ def print_output(made: Output, view: View) -> None:
             (print_json_list if isinstance(data, Iterator) else print_json)(data)
     elif view.is_text:
         for part in made.parts:
-            _show_part(part, wide=view.wide)
+            _show_part(part, view)
     else:
         _show_tables(made, view)
     for note in made.notes:
@@ -185,9 +185,12 @@ def print_output(made: Output, view: View) -> None:
         click.echo(f"\n{clean(made.stored)}", err=True)
 
 
-def _show_part(part: Part, *, wide: bool) -> None:
+def _show_part(part: Part, view: View) -> None:
     if isinstance(part, Table):
-        print_rows(part, wide=wide)
+        table, more = part.first(view.top)
+        print_rows(table, wide=view.wide)
+        if more:
+            click.echo(more)
     elif isinstance(part, Text):
         print_text(part.text, part.indent, part.colour, err=part.err)
     else:
@@ -196,20 +199,18 @@ def _show_part(part: Part, *, wide: bool) -> None:
 
 def _show_tables(made: Output, view: View) -> None:
     """Print or write the tables in a format, of CSV only the first; sentences go to standard error."""
-    if view.form == "csv" and made.csv is not None:
-        text = csv_text(map(str, made.csv.columns), made.csv.itertuples(index=False, name=None))
-    else:
-        tables = []
-        for part in made.parts:
-            if isinstance(part, Table):
-                tables.append(part)
-            elif text := part.text if isinstance(part, Text) else part.strip():
-                print_text(text, err=True)
-        if view.form == "csv":
-            tables = tables[:1]
-            for note in (note for table in tables for note in table.notes):
-                print_text(note, err=True)
-        text = "\n".join(FORMATS[view.form or TEXT](table) for table in tables)
+    tables: list[Table] = []
+    for part in made.parts if view.form != "csv" or made.csv is None else [made.csv]:
+        if isinstance(part, Table):
+            table, more = part.first(view.top)
+            is_printed = view.form != "csv" or not tables
+            tables += [table] if is_printed else []
+            lines = [more, *(table.notes if view.form == "csv" else ())] if is_printed else []
+        else:
+            lines = [part.text if isinstance(part, Text) else part.strip()]
+        for line in filter(None, lines):
+            print_text(line, err=True)
+    text = "\n".join(FORMATS[view.form or TEXT](table) for table in tables)
     if view.output is None:
         click.echo(text, nl=False)
         return

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import Output, Part, Text
-from benchmarker.cli.display.profiles import NAMES, cell, cells, from_result, notes_on, plain
+from benchmarker.cli.display.profiles import column_of, frame_table, from_result, notes_on, plain
 from benchmarker.formatting import si
-from benchmarker.tables.table import Table
+from benchmarker.tables.table import Column, Table, number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from benchmarker.cli.display.profile_filters import Filters
     from benchmarker.traces.formats.aten_cost import Causal
 
-_HEADINGS = {"before_ns": "before", "after_ns": "after", "difference_ns": "difference", "difference_share": "of all"}
+_HEADINGS = {"before_ns": "before", "after_ns": "after", "difference_ns": "difference"}
 _DROPPED = ("before n", "after n", "phase", "category")
 """Columns that a narrow terminal does not show, the least important first."""
 
@@ -47,12 +47,16 @@ def difference_output(
     steps = (profiles[0].trace.steps, profiles[1].trace.steps) if per_step else (1, 1)
     rows = [work(filters.events(profile.events, column)) for profile in profiles]
     table = difference(rows[0], rows[1], by, steps).rename(columns={"leaf": "scope"})
-    shown = table.head(top) if top else table
     notes = notes_on([profile.trace for profile in profiles], [str(result) for result in results])
-    return Output(_output(table, shown, per_step=per_step, wide=wide), plain(shown), csv=shown, notes=notes)
+    columns = {name: column_of(name, heading) for name, heading in _HEADINGS.items()}
+    columns |= {f"{side}_count": number(f"{side}_count", heading=f"{side} n", form="g") for side in ("before", "after")}
+    columns["difference_share"] = Column("difference_share", levels=("of all",), numeric=True, form="+.1%")
+    summed = ("difference_share", "of the difference")
+    whole = frame_table(table, columns=columns, wide=wide, drop=_DROPPED, summed=summed)
+    return Output(_output(table, whole, per_step=per_step), plain(table[: top or None]), csv=whole, notes=notes)
 
 
-def _output(table: pd.DataFrame, shown: pd.DataFrame, *, per_step: bool, wide: bool) -> Iterator[Part]:
+def _output(table: pd.DataFrame, whole: Table, *, per_step: bool) -> Iterator[Part]:
     before, after = (table[name].sum() for name in ("before_ns", "after_ns"))
     yield Text(
         f"busy time{' per step' if per_step else ''}: before {si(before / 1e9, 's')}, after {si(after / 1e9, 's')}"
@@ -62,16 +66,4 @@ def _output(table: pd.DataFrame, shown: pd.DataFrame, *, per_step: bool, wide: b
     if not len(table):
         yield "nothing in the profiles matches"
         return
-    headings = [_HEADINGS.get(str(name), str(name).replace("_count", " n")) for name in shown.columns]
-    yield Table.of(headings, cells(shown, wide=wide, text=_cell), drop=_DROPPED, cut=NAMES)
-    if len(shown) < len(table):
-        rest = table.iloc[len(shown) :]["difference_share"].sum()
-        yield f"and {len(table) - len(shown)} more, {rest:.1%} of the difference; --top=0 shows all"
-
-
-def _cell(name: str, value: object) -> str:
-    if name == "difference_share":
-        return "-" if value != value else f"{value:+.1%}"
-    if name.endswith("_count"):
-        return f"{value:g}"
-    return cell(name, value, whole=True)
+    yield whole

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import Output, Part, View, output_options
+from benchmarker.cli.display.output import TOP, Output, Part, View, output_options
 from benchmarker.cli.display.profile_difference import difference_output
 from benchmarker.cli.display.profile_filters import filter_options
 from benchmarker.cli.display.profiles import (
-    NAMES,
     SHARES,
     causal_option,
-    cells,
+    column_of,
+    frame_table,
     from_result,
     headline,
     notes_on,
@@ -28,7 +28,7 @@ from benchmarker.cli.display.profiles import (
 from benchmarker.cli.options.types import Choice
 from benchmarker.formatting import scale
 from benchmarker.tables.layout import shown
-from benchmarker.tables.table import Column, Table
+from benchmarker.tables.table import Column, Filled, Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,7 +67,7 @@ def statistics_options(function: _F) -> _F:
     for option in (
         output_options(
             wide="Show all columns: mean, percentiles, minimum, standard deviation, FLOPs, bytes.",
-            top=True,
+            top=TOP,
             written=True,
         ),
         click.option("--sort", type=Choice(SORTS), help=f"Column to sort by. [default: {SORTS[0]}]"),
@@ -114,53 +114,41 @@ def statistics(
     by = next((name for name in (sort, f"{sort}_ns") if name in table), None)
     if by:  # otherwise keep the table's own order
         table = table.sort_values(by, ascending=sort == "name", kind="stable", ignore_index=True)
-    chosen = table.head(top) if top else table
     parts: Iterable[Part] = ["nothing in the profile matches"]
+    whole = _table(table, wide=view.wide)
     if is_for_print and len(table):
-        parts = [_for_print(chosen, table, ingested.trace, bound, title, wide=view.wide)]
+        parts = [_for_print(table, whole.first(top)[1], ingested.trace, bound, title, top, wide=view.wide)]
     elif len(table):
-        parts = _output(chosen, table, ingested.trace, bound, wide=view.wide)
+        parts = [*headline(ingested.trace, bound), whole]
     notes = [] if is_for_print else notes_on([ingested.trace], [""])  # a table for print has its own
-    return Output(parts, plain(chosen), csv=chosen, notes=notes)
+    return Output(parts, plain(table[: top or None]), csv=whole, notes=notes)
 
 
-def _output(
-    chosen: pd.DataFrame, table: pd.DataFrame, trace: Trace, bound: Bound | None, *, wide: bool
-) -> Iterator[Part]:
-    """Yield the chosen lines of a table, with the main columns unless `wide`."""
-    yield from headline(trace, bound)
-    kept = chosen.dropna(axis=1, how="all")
+def _table(table: pd.DataFrame, *, wide: bool) -> Table:
+    """Return the statistics, with the main columns unless `wide`."""
+    kept = table.dropna(axis=1, how="all")
     kept = kept.drop(columns=[name for name in SHARES if name in kept and (kept[name].dropna() == 1).all()])
     if not wide:
         kept = kept.drop(columns=[name for name in _WIDE if name in kept])
         if "busy_ns" in kept:
             same = [name for name in ("total_ns", "self_ns") if (kept[name] == kept["busy_ns"]).all()]
             kept = kept.drop(columns=same)
-    headings = [_HEADINGS.get(name, name.removesuffix("_ns")) for name in kept.columns]
-    yield Table.of(headings, cells(kept, wide=wide), drop=_DROPPED, cut=NAMES)
-    if rest := _rest(chosen, table):
-        yield f"{rest}; --top=0 shows all"
-
-
-def _rest(chosen: pd.DataFrame, table: pd.DataFrame) -> str:
-    """Return what the lines that were left out are, empty if none was."""
-    if len(chosen) == len(table):
-        return ""
-    rest = table.iloc[len(chosen) :]
-    share = f", {rest['share'].sum():.1%} of the busy time" if "share" in rest else ""
-    return f"and {len(rest)} more{share}"
+    columns = {name: column_of(name, heading) for name, heading in _HEADINGS.items()}
+    summed = ("share", "of the busy time") if "share" in table else None
+    return frame_table(table, printed=list(kept), columns=columns, wide=wide, drop=_DROPPED, summed=summed)
 
 
 def _for_print(
-    chosen: pd.DataFrame, table: pd.DataFrame, trace: Trace, bound: Bound | None, title: str | None, *, wide: bool
+    table: pd.DataFrame, more: str, trace: Trace, bound: Bound | None, title: str | None, top: int, *, wide: bool
 ) -> Table:
-    """Lay the chosen lines out for print: names, calls, times, and grid and block where the profile has them."""
+    """Lay the first lines out for print: names, calls, times, and grid and block where the profile has them."""
+    chosen = table[: top or None]
     texts = chosen[[name for name in chosen.columns[: list(chosen.columns).index("count")] if name != "launch"]]
-    columns: list[tuple[Column, Sequence[str]]] = [
-        (Column(str(name)), of)
-        for name, of in zip(texts.columns, zip(*cells(texts, wide=wide), strict=True), strict=True)
+    named = frame_table(texts, wide=wide)
+    columns: list[Filled] = [
+        (Column(column.name), of) for column, of in zip(named.columns, zip(*named.rows, strict=True), strict=True)
     ]
-    numbers = {"calls": [str(number) for number in chosen["count"].tolist()]}
+    numbers = {"calls": [str(times) for times in chosen["count"].tolist()]}
     if "share" in chosen:
         numbers["share, %"] = [f"{100 * share:.1f}" for share in chosen["share"].tolist()]
     one = chosen["mean_ns"].median()
@@ -176,14 +164,14 @@ def _for_print(
         tuple(zip(*(of for _, of in columns), strict=True)),
         title=title or "",
         labels=labels,
-        notes=tuple(filter(None, [overview(trace, bound), _rest(chosen, table), *warnings(trace)])),
+        notes=tuple(filter(None, [overview(trace, bound), more.partition(";")[0], *warnings(trace)])),
         drop=tuple(column.heading for column, _ in columns[:labels:-1]),
     )
 
 
-def _launches(launches: Sequence[str]) -> list[tuple[Column, Sequence[str]]]:
+def _launches(launches: Sequence[str]) -> list[Filled]:
     """Return columns with the grid and the block of each line; none if the profile has no launches."""
-    found: list[tuple[Column, Sequence[str]]] = []
+    found: list[Filled] = []
     for part in ("grid", "block") if any(launches) else ():
         parts = [re.search(rf"\b{part}=([\d,.]+)", launch) for launch in launches]
         texts = [each[1] if each else launch for each, launch in zip(parts, launches, strict=True)]

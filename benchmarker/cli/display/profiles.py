@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,7 +16,8 @@ from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.types import Choice
 from benchmarker.comparing.profiled_parts import OUTSIDE
 from benchmarker.formatting import count, si
-from benchmarker.tables.shortening import apart, shortened
+from benchmarker.tables.shortening import apart
+from benchmarker.tables.table import Column, Filled, Shown, Table, cell_text, number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,6 +37,8 @@ _NULLABLE = ("phase", "shapes", "launch")
 """Columns of texts that may be unknown."""
 SHARES = ("flops_share", "bytes_share")
 """Columns with the share of a line's time in which the FLOPs or bytes are known, shown unless it is all of it."""
+EMPTY = {"scope": OUTSIDE, "op": "(no op)", **dict.fromkeys(_NULLABLE, "-")}
+"""What is printed for an empty text, by the name of its column."""
 _LEAST = 0.01
 """Smaller parts of the wall time are not listed."""
 _UNITS = {"flop_per_s": "FLOP/s", "bytes_per_s": "B/s", "flops": "FLOP", "bytes": "B"}
@@ -117,27 +121,55 @@ def _is_unknown(name: str, value: Any) -> bool:
     return value == "" if name in _NULLABLE else isinstance(value, float) and not math.isfinite(value)
 
 
-def cells(table: pd.DataFrame, *, wide: bool, text: Callable[[str, Any], str] | None = None) -> list[tuple[str, ...]]:
-    """Return the rows of a table as texts, made by `text`; unless `wide`, long names are shortened."""
-    made = text or (lambda name, value: cell(name, value, whole=True))
-    columns = {str(name): [made(str(name), value) for value in values.tolist()] for name, values in table.items()}
-    for name in () if wide else set(NAMES).intersection(columns):
-        columns[name] = apart(columns[name], WIDEST)
-    return list(zip(*columns.values(), strict=True))
+def frame_table(
+    frame: pd.DataFrame,
+    *,
+    printed: Collection[str] | None = None,
+    columns: Mapping[str, Column] = {},
+    empty: Mapping[str, str] = EMPTY,
+    wide: bool = False,
+    drop: Iterable[str] = (),
+    cut: Iterable[str] = NAMES,
+    summed: tuple[str, str] | None = None,
+) -> Table:
+    """Return a frame as a table that has an order; CSV has also the columns that are not `printed`.
+
+    The name of a column says how its values are formatted, unless `columns` does; a text that is `empty` has another in
+    print. Unless `wide`, long names are shortened.
+    """
+    filled: list[Filled] = []
+    for name, values in frame.items():
+        column = columns.get(str(name)) or column_of(str(name))
+        cells = [None if isinstance(value, float) and math.isnan(value) else value for value in values.tolist()]
+        if printed is not None and name not in printed:
+            column = replace(column, only="data")
+        elif any(isinstance(cell, str) for cell in cells):
+            texts = ["-" if cell is None else str(cell) or empty.get(str(name), "") for cell in cells]
+            texts = apart(texts, WIDEST) if name in NAMES and not wide else texts
+            column, cells = replace(column, numeric=False), list(map(Shown, cells, texts))
+        filled.append((column, cells))
+    return replace(Table.of_columns(filled, drop=drop, cut=cut, ordered=True), summed=summed)
 
 
-def cell(name: str, value: Any, *, whole: bool = False) -> str:
-    """Return a value as table text, formatted by the name of its column; unless `whole`, a long text is shortened."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return "-"
+def column_of(name: str, heading: str = "") -> Column:
+    """Return the column of a frame, whose name says how its values are formatted."""
+    heading = heading or name.removesuffix("_ns").replace("_", " ")
     if name.endswith("_ns"):
-        return si(value / 1e9, "s")
+        return number(name, heading=heading, form=_time)
     if name in ("share", "purity", "of_roof", *SHARES):
-        return f"{value:.1%}"
-    if name in _UNITS:
-        return si(value, _UNITS[name])
-    if isinstance(value, float):
-        return f"{value:.3g}"
-    if value == "":
-        return {"scope": OUTSIDE, "op": "(no op)", **dict.fromkeys(_NULLABLE, "-")}.get(name, "")
-    return str(value) if whole else shortened(str(value), WIDEST)
+        return number(name, "%", heading)
+    return number(name, _UNITS.get(name, ""), heading, "" if name in _UNITS else _plain_number)
+
+
+def _time(nanoseconds: float) -> str:
+    return si(nanoseconds / 1e9, "s")
+
+
+def _plain_number(value: float) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def cell(name: str, value: Any) -> str:
+    """Return a value as table text, formatted by the name of its column."""
+    is_unknown = value is None or (isinstance(value, float) and math.isnan(value))
+    return "-" if is_unknown else cell_text(EMPTY.get(name, "") if value == "" else value, column_of(name))

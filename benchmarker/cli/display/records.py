@@ -68,7 +68,7 @@ def cases_output(
     spreads = [column.heading for column, _ in measured if column.only == "print"]
     medians = [column.heading for column, _ in measured if not column.only]
     drop = [*spreads[:0:-1], *medians[:0:-1], "disturbed"]
-    yield Table.of_columns([*cases.columns, *measured, *results.counts(groups)], drop=drop, remedy=remedy)
+    yield Table.of_columns([*cases.columns, *measured, *results.counts(groups)], drop=drop, remedy=remedy, ordered=True)
     for note in skew:
         yield Text(f"  note: {note}", "    ")
     for group, words in zip(groups, cases.words, strict=True):
@@ -136,7 +136,7 @@ def trials_output(
         *measured,
         (Column("status"), [record.error.kind if record.error else "ok" for record in records]),
     ]
-    yield Table.of_columns(filled, drop=[column.heading for column, _ in measured[:0:-1]])
+    yield Table.of_columns(filled, drop=[column.heading for column, _ in measured[:0:-1]], ordered=True)
     for note in skew:
         yield Text(f"  note: {note}", "    ")
 
@@ -166,7 +166,10 @@ def record_output(record: Record, metrics: Mapping[str, Metric]) -> Iterator[Par
     known_first = sorted(metrics.items(), key=lambda each: each[1].value is None)
     yield Table.of(
         ["metric", "value", "note"],
-        [[name, si(metric.value, metric.unit), _note(record, metric)] for name, metric in known_first],
+        [
+            (name, Shown(metric.value, si(metric.value, metric.unit)), _note(record, metric))
+            for name, metric in known_first
+        ],
     )
     yield ""
     rows = [["parameters", label(case.params, list(case.params))], *_how(record)]

@@ -23,7 +23,7 @@ from benchmarker.formatting import part, si
 from benchmarker.procurement.ranking import BETTER, WORSE, in_words
 from benchmarker.procurement.score import coverage, terms_of
 from benchmarker.records.factors import label, text
-from benchmarker.tables.table import Cell, Table, coloured
+from benchmarker.tables.table import NOTHING, Column, Filled, Shown, Table, coloured, interval, number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -80,48 +80,55 @@ def _letter(index: int) -> str:
 
 def _pair_output(score: Score, *, wide: bool) -> Iterator[Part]:
     """Yield a line for each metric of two sides, and a line for each case: its weight, both values and their ratio."""
-    rows = [
-        [
-            each.metric,
-            coloured(gist(each.mean, terms_of(each)), COLOURS[each.mean.verdict]) if each.mean else "-",
-            ratio(each.mean) if each.mean else "-",
-            f"{each.scored} of {each.cases}",
-        ]
-        for each in score.metrics
+    means = [(each.mean, terms_of(each)) for each in score.metrics]
+    verdicts = [
+        Shown(mean.verdict, gist(mean, terms), COLOURS[mean.verdict]) if mean else NOTHING for mean, terms in means
     ]
-    yield Table.of(["metric", "verdict on B", "score", "cases"], rows)
+    filled: list[Filled] = [
+        (Column("metric"), [each.metric for each in score.metrics]),
+        (Column("verdict", levels=("verdict on B",)), verdicts),
+        *_scores([mean for mean, _ in means]),
+        (Column("cases"), [Shown(each.scored, f"{each.scored} of {each.cases}") for each in score.metrics]),
+    ]
+    yield Table.of_columns(filled)
     yield ""
     shown = [each for each in score.metrics if each.mean]
     if not shown:
         return
     if score.shared:
         yield Text(score.shared)
-    columns: dict[str, list[str]] = {}
+    filled = []
     drop: list[str] = []
     for metric in shown:
-        name, cases = metric.metric.replace("_per_", "/"), metric.by_case
-        columns[f"{name} A"] = [_value(each.baseline_value, metric) for each in cases]
-        columns[f"{name} B"] = [_value(each.contender_value, metric) for each in cases]
-        columns[f"{name} score"] = [_ratio(each) for each in cases]
+        name, unit, cases = metric.metric.replace("_per_", "/"), _unit(metric), metric.by_case
+        filled += [
+            (number(f"{metric.metric} A", unit, f"{name} A"), [each.baseline_value for each in cases]),
+            (number(f"{metric.metric} B", unit, f"{name} B"), [each.contender_value for each in cases]),
+            (number(f"{metric.metric} score", heading=f"{name} score", form=".3f"), [each.ratio for each in cases]),
+        ]
         drop = [f"{name} A", f"{name} B", *drop]
-    yield from _cases_output(shown[0].by_case, columns, drop, wide=wide)
+    yield _cases_table(shown[0].by_case, filled, drop, wide=wide)
 
 
-def _cases_output(
-    cases: Sequence[CaseScore], columns: Mapping[str, list[str]], drop: Sequence[str] = (), *, wide: bool
-) -> Iterator[Part]:
-    """Yield a row for each case: its name if there are several, all its factors if `wide`, its weight, and columns."""
-    about = {"case": [each.name for each in cases]} if any(each.name for each in cases) else {}
-    axes = dict.fromkeys(name for each in cases for name in each.case) if wide else ()
-    about |= {name: [text(each.case.get(name)) for each in cases] for name in axes}
-    weights = [f"{each.weight:g}" for each in cases]
-    shown = {**about, "weight": weights, **columns}
-    drop = [*(["weight"] if len(set(weights)) == 1 else []), *drop]
-    yield Table.of(list(shown), [list(row) for row in zip(*shown.values(), strict=True)], drop=drop)
+def _scores(means: Sequence[GeometricMean | None]) -> list[Filled]:
+    """Return the columns of a score and its interval."""
+    scores = [Shown(mean.ratio, ratio(mean)) if mean else NOTHING for mean in means]
+    return [(Column("score"), scores), *interval("score", [(mean.low, mean.high) if mean else None for mean in means])]
 
 
-def _ratio(case: CaseScore) -> str:
-    return "-" if case.ratio is None else f"{case.ratio:.3f}"
+def _cases_table(
+    cases: Sequence[CaseScore], columns: Sequence[Filled], drop: Sequence[str] = (), *, wide: bool
+) -> Table:
+    """Return a row for each case: its name if there are several, all its factors if `wide`, its weight, and columns."""
+    about: list[Filled] = []
+    if any(each.name for each in cases):
+        about.append((Column("case"), [each.name for each in cases]))
+    for name in dict.fromkeys(name for each in cases for name in each.case) if wide else ():
+        values = [each.case.get(name) for each in cases]
+        about.append((Column(name), [Shown(value, text(value)) for value in values]))
+    weights = [each.weight for each in cases]
+    filled = [*about, (number("weight", form="g"), weights), *columns]
+    return Table.of_columns(filled, drop=[*(["weight"] if len(set(weights)) == 1 else []), *drop])
 
 
 def _rankings_output(scores: Scores, letters: Mapping[str, str], *, wide: bool) -> Iterator[Part]:
@@ -145,33 +152,45 @@ def _places_output(
     """Yield the sides by rank; with `whole` also their success, cost and number of warnings."""
     sides = {side.name: side for side in scores.sides}
     costs = {basis.name: basis for basis in scores.costs}
-    headings = ["rank", "side", "score", "verdict"]
+    places = ranking.places
+    of_sides = [sides[place.side] for place in places]
+    means = [place.mean for place in places]
+    (column, cells), *ends = _scores(means)
+    cells = [
+        Shown(1.0, "1 (baseline)") if side is scores.sides[0] and not mean else cell
+        for side, mean, cell in zip(of_sides, means, cells, strict=True)
+    ]
+    filled: list[Filled] = [
+        (number("rank"), [place.rank for place in places]),
+        (Column("side"), [f"{letters[place.side]} {short(place.side)}" for place in places]),
+        (column, cells),
+        *ends,
+        (Column("verdict"), [coloured(mean.verdict, COLOURS[mean.verdict]) if mean else NOTHING for mean in means]),
+    ]
     if whole:
-        headings += ["success", *([f"{scores.currency}/h"] if costs else []), "warnings"]
-    rows = []
-    for place in ranking.places:
-        mean, side = place.mean, sides[place.side]
-        baseline = "1 (baseline)" if side is scores.sides[0] else "-"
-        row: list[Cell] = ["-" if place.rank is None else str(place.rank), f"{letters[place.side]} {short(place.side)}"]
-        row += [ratio(mean) if mean else baseline, coloured(mean.verdict, COLOURS[mean.verdict]) if mean else "-"]
-        if whole:
-            row.append(percent(side.success))
-            if costs:
-                rate = costs[place.side].cost_per_hour
-                row.append("-" if rate is None else f"{rate:.4g}")
-            row.append("provisional" if mean and mean.provisional else str(len(side.warnings) or "-"))
-        rows.append(row)
-    yield Table.of(headings, rows, drop=headings[4:])
+        filled.append((number("success", form=percent), [side.success for side in of_sides]))
+        if costs:
+            rates = number(f"{scores.currency}_per_h", heading=f"{scores.currency}/h", form=".4g")
+            filled.append((rates, [costs[place.side].cost_per_hour for place in places]))
+        warnings = [
+            Shown(len(side.warnings), "provisional" if mean and mean.provisional else str(len(side.warnings) or "-"))
+            for side, mean in zip(of_sides, means, strict=True)
+        ]
+        filled.append((Column("warnings"), warnings))
+    headings = [column.heading for column, _ in filled if not column.only]
+    yield Table.of_columns(filled, drop=headings[4:], ordered=True)
 
 
 def _ratios_output(metrics: Sequence[MetricScore], letters: Mapping[str, str], *, wide: bool) -> Iterator[Part]:
     """Yield the baseline's value of each case, and the ratio of each other side to it."""
     ratios = [{tuple(case.case.items()): case for case in metric.by_case} for metric in metrics]
     cases = {key: case for own in ratios for key, case in own.items()}
-    columns = {"A": [_value(case.baseline_value, metrics[0]) for case in cases.values()]}
+    values = [case.baseline_value for case in cases.values()]
+    filled: list[Filled] = [(number(f"{metrics[0].metric} A", _unit(metrics[0]), "A"), values)]
     for letter, own in zip(list(letters.values())[1:], ratios, strict=True):
-        columns[f"{letter}/A"] = [_ratio(own[key]) if key in own else "-" for key in cases]
-    yield from _cases_output(list(cases.values()), columns, ["A"], wide=wide)
+        of_cases = [own[key].ratio if key in own else None for key in cases]
+        filled.append((number(f"{letter}/A", heading=f"{letter}/A", form=".3f"), of_cases))
+    yield _cases_table(list(cases.values()), filled, ["A"], wide=wide)
 
 
 def _warnings_output(scores: Scores, letters: Mapping[str, str]) -> Iterator[Part]:
@@ -191,9 +210,9 @@ def _over(mean: GeometricMean, letters: Mapping[str, str]) -> str:
     return f"{letters[mean.contender]}/{letters[mean.baseline]}"
 
 
-def _value(value: float | None, metric: MetricScore) -> str:
-    """Return a value with its unit; work per second, joule or cost is a plain number."""
-    return si(value, "1/s" if metric.unit.startswith("1/") else metric.unit)
+def _unit(metric: MetricScore) -> str:
+    """Return the unit of a metric; work per second, joule or cost is a plain number."""
+    return "1/s" if metric.unit.startswith("1/") else metric.unit
 
 
 def _costs_output(scores: Scores) -> Iterator[Part]:

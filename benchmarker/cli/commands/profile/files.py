@@ -10,12 +10,13 @@ import click
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import Output, Part, Text, output_options
-from benchmarker.cli.display.profiles import causal_option, cell, from_result
+from benchmarker.cli.display.profiles import WIDEST, causal_option, from_result
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.results import result_argument
 from benchmarker.cli.options.types import File, Folder, output_option
 from benchmarker.formatting import clean, count, si
-from benchmarker.tables.table import Table
+from benchmarker.tables.shortening import shortened
+from benchmarker.tables.table import Cell, Shown, Table, number
 from benchmarker.traces.annotated import write
 
 if TYPE_CHECKING:
@@ -107,17 +108,18 @@ def _imported(file: Path, events: Path, trace: Trace) -> Iterator[Part]:
         yield clean(f"  note: {note}")
     if moved := trace.communication_ns:
         yield (f"  communication {si(moved / 1e9, 's')}, {trace.hidden_ns / moved:.1%} of it hidden behind other work")
-    rows = [
-        [
-            cell("device", track.device),
-            cell("track", track.track or "all"),
-            str(track.count),
-            *(si(ns / 1e9, "s") for ns in (track.busy_ns, track.idle_ns, track.wall_ns)),
-            f"{track.busy_ns / max(1, track.wall_ns):.1%}",
-        ]
+    rows: list[tuple[Cell, ...]] = [
+        (
+            Shown(track.device, shortened(track.device, WIDEST)),
+            Shown(track.track, shortened(track.track or "all", WIDEST)),
+            track.count,
+            *(ns / 1e9 for ns in (track.busy_ns, track.idle_ns, track.wall_ns)),
+            track.busy_ns / max(1, track.wall_ns),
+        )
         for track in trace.devices
     ]
-    yield Table.of(["device", "stream", "rows", "busy", "idle", "wall", "busy of wall"], rows)
+    times = (number(f"{name}_s", "s") for name in ("busy", "idle", "wall"))
+    yield Table.of(["device", "stream", number("rows"), *times, number("busy of wall", "%")], rows)
     yield clean(f"event table: {events}")
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import Output, Part, Text, output_options
-from benchmarker.cli.display.profiles import cells, headline, notes_on, plain
+from benchmarker.cli.display.output import TOP, Output, Part, Text, output_options
+from benchmarker.cli.display.profiles import column_of, frame_table, headline, notes_on, plain
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.results import result_argument
 from benchmarker.cli.options.roof import roof_option
@@ -55,7 +55,7 @@ _HIDDEN = ("busy_ns",)
     help="How the products of f32 in a trace were computed. [default: fp32]",
 )
 @roof_option
-@output_options(top=True)
+@output_options(top=TOP)
 def command(
     result: Path,
     device: str | None,
@@ -83,11 +83,11 @@ def command(
     table, others = gemms(ingested.events)
     table["share"] = table["busy_ns"] / max(1, ingested.trace.busy_ns)
     reasons = _add_roofs(table, profile.record, device, precision or "fp32", source, result)
-    shown = table.head(top) if top else table
+    whole = _table(table, wide=wide)
     return Output(
-        _parts(table, others, reasons, ingested.trace, top, wide=wide),
-        plain(shown),
-        csv=shown,
+        _parts(table, whole, others, reasons, ingested.trace),
+        plain(table[: top or None]),
+        csv=whole,
         notes=notes_on([ingested.trace], [str(result)]),
     )
 
@@ -145,10 +145,10 @@ def _of_record(record: Record, known: ceilings.Ceilings, source: Source, compute
 
 
 def _parts(
-    table: pd.DataFrame, others: pd.DataFrame, reasons: Sequence[str], trace: Trace, top: int, *, wide: bool
+    table: pd.DataFrame, whole: Table, others: pd.DataFrame, reasons: Sequence[str], trace: Trace
 ) -> Iterator[Part]:
     yield from headline(trace)
-    yield from _products(table, top, wide=wide)
+    yield from _products(table, whole)
     if len(others):
         share = others["busy_ns"].sum() / max(1, trace.busy_ns)
         yield Text(
@@ -160,19 +160,21 @@ def _parts(
         yield Text(f"no roof: {reason}", "  ")
 
 
-def _products(table: pd.DataFrame, top: int, *, wide: bool) -> Iterator[Part]:
+def _products(table: pd.DataFrame, whole: Table) -> Iterator[Part]:
     """Yield the table, the longest time first."""
     if not len(table):
         yield "the profile contains no matrix product of known shape"
         return
-    shown = (table.head(top) if top else table).drop(columns=[*_HIDDEN, *(() if wide else _WIDE)])
-    if not wide and (table["batch"] == 1).all():
-        shown = shown.drop(columns="batch")
-    headings = [_HEADINGS.get(str(name), str(name)) for name in shown.columns]
-    yield Table.of(headings, cells(shown, wide=wide), drop=_DROPPED, cut=["kernel"])
+    yield whole
     flops, took = table["flops"].sum(), (table["flops"] / table["flop_per_s"]).sum()  # of those whose FLOPs are known
-    more = len(table) - len(shown)
     yield (
         f"all: {si(flops, 'FLOP')} in {si(took, 's')}, {si(flops / took if took else None, 'FLOP/s')}, "
-        f"{table['share'].sum():.1%} of the busy time{f'; {more} more with --top=0' if more else ''}"
+        f"{table['share'].sum():.1%} of the busy time"
     )
+
+
+def _table(table: pd.DataFrame, *, wide: bool) -> Table:
+    hidden = {*_HIDDEN, *(() if wide else _WIDE), *(["batch"] if not wide and (table["batch"] == 1).all() else [])}
+    columns = {name: column_of(name, heading) for name, heading in _HEADINGS.items()}
+    shown = [name for name in table if name not in hidden]
+    return frame_table(table, printed=shown, columns=columns, wide=wide, drop=_DROPPED, cut=["kernel"])

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from benchmarker.cli.display.output import Output, Part, Text, output_options
+from benchmarker.cli.display.output import TOP, Output, Part, Text, output_options
 from benchmarker.cli.display.profiles import notes_on
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.results import results_argument
 from benchmarker.formatting import count, si
-from benchmarker.tables.table import Table
+from benchmarker.tables.table import NOTHING, Cell, Column, Shown, Table, number
 
 if TYPE_CHECKING:
     from benchmarker.traces.ranks import CollectiveTime, Ranks, RankTime
@@ -29,8 +29,8 @@ _OF_COLLECTIVES = ("group", "alg bw", "ranks", "waiting", "count")
 
 @click.command("ranks")
 @results_argument
-@output_options(top=True)
-def command(results: tuple[Path, ...], top: int) -> Output:
+@output_options(top=TOP)
+def command(results: tuple[Path, ...]) -> Output:
     """Compare the ranks of a distributed program: compute, communication, waiting, and the bandwidth of collectives.
 
     RESULT is a trace or an event table of each rank, or a folder of them; of a single trace, each device is a rank.
@@ -48,35 +48,23 @@ def command(results: tuple[Path, ...], top: int) -> Output:
     names = [str(profile.path) for profile in opened]
     compared = ranks([profile.ingested for profile in opened], names)
     notes = notes_on([profile.ingested.trace for profile in opened], names)
-    return Output(_parts(compared, top), asdict(compared), notes=notes)
+    return Output(_parts(compared), asdict(compared), notes=notes)
 
 
-def _parts(compared: Ranks, top: int) -> Iterator[Part]:
+def _parts(compared: Ranks) -> Iterator[Part]:
     yield from _answer(compared)
-    yield from _tables(compared, top)
+    yield from _tables(compared)
     for note in compared.notes:
         yield Text(f"note: {note}", "  ")
 
 
-def _tables(compared: Ranks, top: int) -> Iterator[Part]:
+def _tables(compared: Ranks) -> Iterator[Part]:
     """Yield a line for each rank, and one for each collective."""
-    yield Table.of(
-        ["rank", "device", "step", "wall", "compute", "hidden", "exposed", "waiting", "idle"],
-        [_of_rank(rank) for rank in compared.ranks],
-        drop=_OF_RANKS,
-    )
-    lines = compared.collectives[: top or None]
-    if not lines:
-        return
-    yield Text("")
-    yield Table.of(
-        ["collective", "size", "group", "ranks", "count", "shortest", "alg bw", "bus bw", "waiting", "last"],
-        [_of_collective(collective) for collective in lines],
-        drop=_OF_COLLECTIVES,
-        cut=["group"],
-    )
-    if len(lines) < len(compared.collectives):
-        yield Text(f"and {len(compared.collectives) - len(lines)} more; --top=0 shows all")
+    yield Table.of(_RANK, [_of_rank(rank) for rank in compared.ranks], drop=_OF_RANKS)
+    if compared.collectives:
+        yield Text("")
+        rows = [_of_collective(line) for line in compared.collectives]
+        yield Table.of(_COLLECTIVE, rows, drop=_OF_COLLECTIVES, cut=["group"], ordered=True)
 
 
 def _answer(compared: Ranks) -> Iterator[Part]:
@@ -102,25 +90,46 @@ def _answer(compared: Ranks) -> Iterator[Part]:
         yield Text(f"critical rank, for which the others waited longest in a step: {', '.join(texts)}", "  ")
 
 
-def _of_rank(rank: RankTime) -> list[str]:
+_RANK = (
+    number("rank"),
+    Column("device"),
+    *(number(f"{name}_s", "s") for name in ("step", "wall", "compute", "hidden", "exposed", "waiting", "idle")),
+)
+_COLLECTIVE = (
+    Column("collective"),
+    Column("bytes", levels=("size",)),
+    Column("group"),
+    number("ranks"),
+    number("count"),
+    number("shortest_s", "s"),
+    number("algorithm_bytes_per_s", "B/s", "alg bw"),
+    number("bus_bytes_per_s", "B/s", "bus bw"),
+    number("waiting_s", "s"),
+    Column("last"),
+    number("last_share", only="data"),
+)
+
+
+def _of_rank(rank: RankTime) -> tuple[Cell, ...]:
     times = (rank.wall_ns, rank.compute_ns, rank.hidden_ns, rank.exposed_ns, rank.waiting_ns, rank.idle_ns)
-    step = "-" if rank.step_ns is None else si(rank.step_ns / 1e9, "s")
-    return [str(rank.rank), rank.device, step, *(si(ns / 1e9, "s") for ns in times)]
+    step_s = None if rank.step_ns is None else rank.step_ns / 1e9
+    return (rank.rank, rank.device, step_s, *(ns / 1e9 for ns in times))
 
 
-def _of_collective(line: CollectiveTime) -> list[str]:
-    return [
+def _of_collective(line: CollectiveTime) -> tuple[Cell, ...]:
+    return (
         line.kind,
-        _size(line),
-        line.group or "-",
-        str(line.ranks),
-        str(line.count),
-        si(line.shortest_ns / 1e9, "s"),
-        si(line.algorithm_bytes_per_s, "B/s"),
-        si(line.bus_bytes_per_s, "B/s"),
-        si(line.waiting_ns / 1e9, "s"),
-        f"{line.last} ({line.last_share:.0%})",
-    ]
+        Shown(line.bytes, _size(line)),
+        line.group or NOTHING,
+        line.ranks,
+        line.count,
+        line.shortest_ns / 1e9,
+        line.algorithm_bytes_per_s,
+        line.bus_bytes_per_s,
+        line.waiting_ns / 1e9,
+        Shown(line.last, f"{line.last} ({line.last_share:.0%})"),
+        line.last_share,
+    )
 
 
 def _size(line: CollectiveTime) -> str:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchmarker.cli.display.output import Output, Part, Text, output_options, width
+from benchmarker.cli.display.output import TOP, Output, Part, Text, output_options, width
 from benchmarker.cli.display.profile_difference import difference_output
 from benchmarker.cli.display.profile_filters import UNKNOWN, filter_options
-from benchmarker.cli.display.profiles import cell, headline, notes_on, plain
+from benchmarker.cli.display.profiles import cell, frame_table, headline, notes_on, plain
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.results import pool_option, results_argument
 from benchmarker.cli.options.types import Choice
@@ -44,7 +44,7 @@ _KNOWN = 30
 @filter_options
 @click.option("--sort", type=Choice(_SORTS), help="Column to sort by. [default: root]")
 @pool_option
-@output_options(top=True)
+@output_options(top=TOP)
 def command(
     results: tuple[Path, ...],
     filters: Filters,
@@ -93,11 +93,12 @@ def command(
         column = sort if sort in table else f"{sort}_ns"
         table = table.sort_values(column, ascending=sort == "scope", kind="stable", ignore_index=True)
         if len(opened) == 1:
-            parts = _output(table.drop(columns="result"), opened[0].ingested.trace, top)
+            parts = _output(table.drop(columns="result"), opened[0].ingested.trace)
         else:
             configuration = dict(zip(names(opened), configurations(opened), strict=True))
             parts = _side_by_side(table, configuration, top, wide=wide)
-    return Output(parts, plain(table), csv=table, notes=notes_on([profile.ingested.trace for profile in opened], short))
+    whole = frame_table(table)
+    return Output(parts, plain(table), csv=whole, notes=notes_on([profile.ingested.trace for profile in opened], short))
 
 
 def _rows(ingested: Ingested, filters: Filters) -> list[dict[str, Any]]:
@@ -140,15 +141,11 @@ def _known(opened: Sequence[Profile]) -> list[str]:
     return [clean(name) for name in names[:_KNOWN]] + ["…"] * (len(names) > _KNOWN)
 
 
-def _output(table: pd.DataFrame, trace: Trace, top: int) -> Iterator[Part]:
+def _output(table: pd.DataFrame, trace: Trace) -> Iterator[Part]:
     yield from headline(trace)
     alike = (table["any_ns"] == table["root_ns"]) & (table["pure_ns"] == table["root_ns"])
     shown = table.dropna(axis=1, how="all").drop(columns=["any_ns", "pure_ns", "purity"] if alike.all() else [])
-    rows = [[cell(name, value) for name, value in row.items()] for row in shown.astype(object).to_dict("records")]
-    headings = [name.removesuffix("_ns") for name in shown.columns]
-    yield Table.of(headings, rows[: top or None], drop=DROPPED, cut=["scope"])
-    if top and len(rows) > top:
-        yield f"and {len(rows) - top} more; --top=0 shows all"
+    yield frame_table(table, printed=list(shown), drop=DROPPED, cut=["scope"])
     if (fused := table[(table["pure_ns"] == 0) & (table["any_ns"] > 0)])["scope"].any():
         remedy = "" if trace.separable else "; --separable avoids some of this fusion"
         yield Text(f"fused, not separable: {', '.join(dict.fromkeys(fused['scope']))}{remedy}", "  ")

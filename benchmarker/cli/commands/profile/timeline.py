@@ -8,13 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchmarker.cli.display.output import Output, Part, Text, output_options
+from benchmarker.cli.display.output import TOP, Output, Part, Text, output_options
 from benchmarker.cli.display.profile_filters import device_option, step_option
-from benchmarker.cli.display.profiles import NAMES, bound_text, cell, from_result, headline, notes_on, plain
+from benchmarker.cli.display.profiles import (
+    NAMES,
+    bound_text,
+    column_of,
+    frame_table,
+    from_result,
+    headline,
+    notes_on,
+    plain,
+)
 from benchmarker.cli.options.results import result_argument
 from benchmarker.cli.options.types import Choice
 from benchmarker.formatting import count, si
-from benchmarker.tables.table import Table
+from benchmarker.tables.table import Table, number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,9 +40,9 @@ _IDLE_DROPPED = (
     *("sync", "scope", "call", "short", "queue max", "p95 delay", "longest", "gaps", "op", "busy"),
 )
 """Columns that a narrow terminal does not show, the least important first."""
-_LIKE = {"queue_empty": "share", "call": "name"}
-"""Columns that are formatted as another is."""
 _HEADINGS = {"delay_median_ns": "median delay", "delay_p95_ns": "p95 delay", "delay_max_ns": "max delay"}
+_IDLE_COLUMNS = {name: column_of(name, heading) for name, heading in _HEADINGS.items()}
+_IDLE_COLUMNS["queue_empty"] = number("queue_empty", "%")
 
 
 @click.command("idle")
@@ -41,8 +50,8 @@ _HEADINGS = {"delay_median_ns": "median delay", "delay_p95_ns": "p95 delay", "de
 @click.option("--by", type=Choice(list(_BY)), default="cause", show_default=True, help="Group by this.")
 @device_option
 @step_option
-@output_options()
-def idle_command(result: Path, by: str, device: str | None, step: int | None, as_csv: bool) -> Output:
+@output_options(top=TOP)
+def idle_command(result: Path, by: str, device: str | None, step: int | None) -> Output:
     """Show why the device waits in a profile: how its wall time divides into work and idle time, by cause.
 
     Causes: host (nothing was queued, the next work was launched late); sync (the host waited for the device, and
@@ -70,7 +79,7 @@ def idle_command(result: Path, by: str, device: str | None, step: int | None, as
         plain_tables = {name: plain(table.astype(object)) for name, table in tables.items()}
         return {"reason": None, "bound": whole.verdict, "shares": whole.shares, **plain_tables}
 
-    return Output(_idle_parts(whole, tables, by, ingested.trace), data, csv=tables[_BY[by]], notes=notes)
+    return Output(_idle_parts(whole, tables, by, ingested.trace), data, notes=notes)
 
 
 def _idle_parts(whole: Bound, tables: dict[str, pd.DataFrame], by: str, trace: Trace) -> Iterator[Part]:
@@ -108,15 +117,9 @@ def _tables(events: pd.DataFrame, device: str | None, step: int | None) -> tuple
 
 
 def _idle_table(table: pd.DataFrame) -> Table:
-    """Return a table without columns that are empty or zero throughout."""
-    empty = [name for name in table if name not in ("queue_median", "step") and not table[name].astype(bool).any()]
-    shown = table.drop(columns=empty).astype(object)
-    rows = [[cell(_LIKE.get(name, name), value) for name, value in row.items()] for row in shown.to_dict("records")]
-    return Table.of([_heading(name) for name in shown], rows, drop=_IDLE_DROPPED, cut=(*NAMES, "call"))
-
-
-def _heading(name: str) -> str:
-    return _HEADINGS.get(name, name.removesuffix("_ns").replace("_", " "))
+    """Return a table; columns that are empty or zero throughout are only in CSV."""
+    shown = [name for name in table if name in ("queue_median", "step") or table[name].astype(bool).any()]
+    return frame_table(table, printed=shown, columns=_IDLE_COLUMNS, drop=_IDLE_DROPPED, cut=(*NAMES, "call"))
 
 
 def _launches(launches: pd.DataFrame) -> Iterator[Part]:
@@ -140,7 +143,7 @@ _PATH_DROPPED = ("scope", "op", "longest", "category", "count")
 @click.command("path")
 @result_argument
 @step_option
-@output_options(top=True)
+@output_options(top=TOP)
 def path_command(result: Path, step: int | None, top: int) -> Output:
     """Show the critical path of the steps of a profile: the chain of work and waits that determines when they end.
 
@@ -167,39 +170,31 @@ def path_command(result: Path, step: int | None, top: int) -> Output:
     steps = path.groupby("step")["time_ns"].sum()
     kinds = summed(path, ["kind", "category"]).drop(columns=["op", "scope"])
     items = summed(path, ["kind", "name", "category"])
-    chosen = items.head(top) if top else items
 
     def data() -> dict[str, Any]:
-        of_steps = [{"step": None if number < 0 else number, "path_ns": ns} for number, ns in steps.to_dict().items()]
-        tables = {"kinds": plain(kinds), "items": plain(chosen), "segments": plain(path)}
+        of_steps = [{"step": None if step < 0 else step, "path_ns": ns} for step, ns in steps.to_dict().items()]
+        tables = {"kinds": plain(kinds), "items": plain(items[: top or None]), "segments": plain(path)}
         return {"reason": None, "path_ns": int(steps.sum()), "steps": of_steps, **tables}
 
-    return Output(_path_parts(ingested.trace, steps, kinds, items, chosen), data, csv=chosen, notes=notes)
+    of_items = _path_table(items)
+    parts = _path_parts(ingested.trace, steps, _path_table(kinds), of_items)
+    return Output(parts, data, csv=of_items, notes=notes)
 
 
-def _path_parts(
-    trace: Trace, steps: pd.Series, kinds: pd.DataFrame, items: pd.DataFrame, chosen: pd.DataFrame
-) -> Iterator[Part]:
+def _path_parts(trace: Trace, steps: pd.Series, kinds: Table, items: Table) -> Iterator[Part]:
     yield from headline(trace)
     of = "" if steps.index[0] < 0 else f" of {count(len(steps), 'step')}"
     yield Text(f"critical path{of}: {si(int(steps.sum()) / 1e9, 's')}", "  ")
-    yield _path_table(kinds)
+    yield kinds
     yield ""
-    yield _path_table(chosen)
-    if len(chosen) < len(items):
-        rest = items.iloc[len(chosen) :]["share"].sum()
-        yield f"and {len(items) - len(chosen)} more, {rest:.1%} of the path; --top=0 shows all"
+    yield items
 
 
 def _path_table(table: pd.DataFrame) -> Table:
-    """Return a table without columns that are empty throughout."""
-    shown = table.drop(columns=[name for name in table if not table[name].astype(bool).any()]).astype(object)
-    rows = [[_path_cell(name, value) for name, value in row.items()] for row in shown.to_dict("records")]
-    return Table.of([name.removesuffix("_ns") for name in shown], rows, drop=_PATH_DROPPED, cut=NAMES)
-
-
-def _path_cell(name: str, value: object) -> str:
-    return {"name": "(outside any op)"}.get(name, "-") if value == "" else cell(name, value)
+    """Return a table; columns that are empty throughout are only in CSV."""
+    shown = [name for name in table if table[name].astype(bool).any()]
+    empty = {**dict.fromkeys(table, "-"), "name": "(outside any op)"}
+    return frame_table(table, printed=shown, empty=empty, drop=_PATH_DROPPED, summed=("share", "of the path"))
 
 
 NO_MEMORY = (
@@ -221,7 +216,7 @@ _BYTES = ("peak_allocated", "peak_reserved", "before", "bytes")
     help="Group what was allocated at the peak by this.",
 )
 @device_option
-@output_options(top=True)
+@output_options(top=TOP)
 def memory_command(result: Path, by: str, device: str | None, top: int) -> Output:
     """Show the peak memory of each device in a profile, when it was reached, and what was allocated then.
 
@@ -242,31 +237,15 @@ def memory_command(result: Path, by: str, device: str | None, top: int) -> Outpu
         reason = "nothing in the profile matches" if len(whole) else NO_MEMORY
         return Output([reason], {"reason": reason, **dict.fromkeys(("peaks", "at_peak", "timeline"))}, notes=notes)
     held = at_peak(memory, by)
-    chosen = held.head(top) if top else held
 
     def data() -> dict[str, Any]:
-        tables = {"peaks": peaks(memory), "at_peak": chosen, "timeline": memory}
+        tables = {"peaks": peaks(memory), "at_peak": held[: top or None], "timeline": memory}
         return {"reason": None, **{name: plain(table.astype(object)) for name, table in tables.items()}}
 
-    return Output(_memory_parts(peaks(memory), held, chosen), data, csv=chosen, notes=notes)
-
-
-def _memory_parts(peaks: pd.DataFrame, held: pd.DataFrame, chosen: pd.DataFrame) -> Iterator[Part]:
-    yield _memory_table(peaks)
-    yield ""
-    yield _memory_table(chosen)
-    if len(chosen) < len(held):
-        rest = si(float(held.iloc[len(chosen) :]["bytes"].sum()), "B")
-        yield f"and {len(held) - len(chosen)} more, {rest}; --top=0 shows all"
+    of_held = _memory_table(held)
+    return Output([_memory_table(peaks(memory)), "", of_held], data, csv=of_held, notes=notes)
 
 
 def _memory_table(table: pd.DataFrame) -> Table:
-    rows = [
-        [_memory_cell(name, value) for name, value in row.items()] for row in table.astype(object).to_dict("records")
-    ]
-    headings = [name.removesuffix("_ns").replace("_", " ") for name in table]
-    return Table.of(headings, rows, drop=_MEMORY_DROPPED, cut=NAMES)
-
-
-def _memory_cell(name: str, value: object) -> str:
-    return si(float(str(value)), "B") if name in _BYTES else cell(name, value)
+    columns = {name: number(name, "B", name.replace("_", " ")) for name in _BYTES}
+    return frame_table(table, columns=columns, drop=_MEMORY_DROPPED, summed=("bytes", "") if "bytes" in table else None)

@@ -9,7 +9,7 @@ import msgspec
 
 from benchmarker.api.case import Case
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import Output, output_options, verbose_option
+from benchmarker.cli.display.output import ALL, Output, output_options, verbose_option
 from benchmarker.cli.display.scores import scores_output
 from benchmarker.cli.options.judging import status_of, strict_option
 from benchmarker.cli.options.results import pool_option, refuse_empty, results_argument, tell_unread
@@ -54,7 +54,7 @@ class _MetricOption(click.Option):
 @strict_option
 @verbose_option
 @store.uncollected()
-@output_options()
+@output_options(top=ALL)
 def command(
     results: tuple[Path, ...],
     by: str | None,

@@ -20,7 +20,7 @@ from benchmarker.cli.options.types import (
 from benchmarker.formatting import clean, count
 from benchmarker.planning import factors, suites
 from benchmarker.procurement import submission
-from benchmarker.tables.table import Table
+from benchmarker.tables.table import Column, Table, number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,8 +47,8 @@ def list_command() -> Output:
         }
         for suite in map(suites.find, suites.names())
     ]
-    cells = [[str(value) for value in row.values()] for row in rows]
-    return Output([Table.of(rows[0], cells, drop=["version", "trials"])], rows)
+    columns = (number(name) if isinstance(value, int) else Column(name) for name, value in rows[0].items())
+    return Output([Table.of(columns, [tuple(row.values()) for row in rows], drop=["version", "trials"])], rows)
 
 
 @click.command("run")
