@@ -48,13 +48,12 @@ tell, with backward and in training."""
 @cache
 def checked(name, mode, precision):
     """A problem at the size of a check: its data, what is exact, and the bounds."""
-    problem = registry.load([f"problem.{name}"]).hook.define_problem()
-    size = problem().small()
+    size = registry.load([f"problem.{name}"]).hook.define_problem()().small()
     case = Case(problem=name, framework="torch", device="cpu", params={}, mode=mode, precision=precision)
-    data = drawn(problem, size, precision, 0, 3)
-    steps = partial(steps_of, problem, size, case)
+    data = drawn(size, precision, 0, 3)
+    steps = partial(steps_of, size, case)
     exact = steps(data)
-    return problem, size, case, data, exact, bounds_of(problem, size, case, data, steps, exact)
+    return size, case, data, exact, bounds_of(size, case, data, steps, exact)
 
 
 @cache
@@ -69,11 +68,11 @@ def opened(framework):
 
 def passes(name, mode, precision, framework, data, computed_in=None):
     """Whether what a framework computes from the data, perhaps in another precision than that checked, is right."""
-    problem, size, case, _, exact, bounds = checked(name, mode, precision)
+    size, case, _, exact, bounds = checked(name, mode, precision)
     computed_in = computed_in or precision
     case = msgspec.structs.replace(case, precision=computed_in, framework=framework)
     if framework == "emulated":
-        found = steps_of(problem, size, case, rounded(data, PRECISIONS[computed_in]))
+        found = steps_of(size, case, rounded(data, PRECISIONS[computed_in]))
     else:
         hooks = registry.load([f"workload.{name}.{framework}"]).hook
         built = hooks.build_workload(framework=opened(framework), problem=size, case=case, data=data)

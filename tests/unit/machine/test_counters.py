@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from benchmarker.machine import counters
 from benchmarker.records.record import Interference
 from benchmarker.worker import trial
+from benchmarker.worker.process_group import RankRunner
 
 QUIET = Interference(
     duration_s=10.0,
@@ -68,7 +69,7 @@ def test_each_node_has_the_counters_of_its_own_ranks():
         replace(one, time_s=rank, busy_s=rank, own_s=10.0**rank, voluntary=1, involuntary=2) for rank in range(4)
     ]
     case = SimpleNamespace(ranks_per_node=2)
-    gather = {"counter_snapshot": snapshots}.get
+    gather = {RankRunner.counter_snapshot: snapshots}.get
     by_node = trial._counter_snapshots(SimpleNamespace(gather=gather, bench=SimpleNamespace(case=case)))
     assert [(each.time_s, each.busy_s, each.own_s) for each in by_node] == [(0, 0, 11.0), (2, 2, 1100.0)]
     assert [(each.voluntary, each.involuntary) for each in by_node] == [(2, 4)] * 2
