@@ -23,8 +23,7 @@ from benchmarker_problems.attention.jax import (
     fused_kernel,
     recomputes_scores,
 )
-from benchmarker_problems.decoder import Decoder
-from benchmarker_problems.decoder.reference import RMS_NORM_EPS
+from benchmarker_problems.decoder import RMS_NORM_EPS, Decoder
 from benchmarker_problems.generation import jax as generation
 from benchmarker_problems.generation.jax import NO_FUSED_CACHE
 from benchmarker_problems.layers.jax import cross_entropy, devices_along, product_by_output, rope, rows_from, summing

@@ -17,8 +17,7 @@ from torch import Tensor, nn
 from benchmarker import PRECISIONS, Case, Data, Engine, Support, Workload
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
 from benchmarker_problems.attention.torch import Attend, attend, causal_bias, recomputes_scores
-from benchmarker_problems.decoder import Decoder
-from benchmarker_problems.decoder.reference import RMS_NORM_EPS
+from benchmarker_problems.decoder import RMS_NORM_EPS, Decoder
 from benchmarker_problems.generation import torch as generation
 from benchmarker_problems.layers.reference import rope_tables
 from benchmarker_problems.layers.torch import cross_entropy, product, rope

@@ -102,17 +102,6 @@ def positions(problem: Any) -> int:
     return int(problem.prompt_len + problem.depth + problem.new_tokens) - last
 
 
-def cache_shape(problem: Any, n_kv_head: int) -> tuple[int, int, int, int]:
-    """Return the blocks, and the shape of the keys, and of the values, in each.
-
-    That is sequences · heads, positions and width; or pages · heads, positions of a page, and width.
-    """
-    p = problem
-    if p.cache == "paged":
-        return p.n_layer, p.batch_size * pages(p) * n_kv_head, PAGE, p.head_dim
-    return p.n_layer, p.batch_size * n_kv_head, p.seq_len, p.head_dim
-
-
 def pages(problem: Any) -> int:
     """Return the pages of a sequence."""
     return -(-int(problem.seq_len) // PAGE)

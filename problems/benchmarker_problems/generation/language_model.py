@@ -1,42 +1,36 @@
 """What decoders have in common: training on several devices, and text generation with a cache of keys and values."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from math import prod
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from benchmarker import PRECISIONS, Data, Divides, Generates, Mode, Precision, UserError, Work
+from benchmarker import PRECISIONS, Collective, Cost, Data, Divides, Generates, Mode, Precision, UserError
 from benchmarker_problems.attention import Impl
-from benchmarker_problems.generation import Cache, Decoding, Phase, token_batches
+from benchmarker_problems.generation import PAGE, Cache, Decoding, Phase, pages, token_batches
 from benchmarker_problems.generation.reference import generated
 from benchmarker_problems.generation.work import Pass, passes
-from benchmarker_problems.layers import Shapes, size_of
+from benchmarker_problems.layers import size_of
 from benchmarker_problems.layers.data import draw
+from benchmarker_problems.layers.model import Attention, Embedding, Layer, Model, Moved, Stage
+from benchmarker_problems.layers.problem import Layered
 from benchmarker_problems.layers.reference import Gradients, Weights, cross_entropy
-from benchmarker_problems.layers.work import added, times, update
-from benchmarker_problems.parallel import refuse_undivided
+from benchmarker_problems.parallel import collectives, refuse_undivided
 from benchmarker_problems.quantization import WeightType, dequantized, quantized, types, weight_bytes
-from benchmarker_problems.steps import ADAMW, refuse_without_backward
-from benchmarker_problems.steps.reference import steps
+from benchmarker_problems.steps.reference import Batch
 
 
-class LanguageModel(Divides, Generates):
+class LanguageModel(Layered, Divides, Generates):
     """A decoder: forward only, forward and backward, or training with AdamW; a subclass has these options.
 
     `inference` returns the logits of every position. The loss is the mean cross-entropy of the next token.
     """
 
-    n_layer: int
-    d_model: int
-    n_head: int
+    vocab_size: int
     seq_len: int
-    batch_size: int
-    impl: Impl
-    recompute: bool
-    microbatches: int
     phase: Phase
     prompt_len: int
     depth: int
@@ -47,39 +41,113 @@ class LanguageModel(Divides, Generates):
 
     divided_widths: ClassVar[tuple[str, ...]]
     """Options that `tp` divides among devices."""
-
-    @property
-    def head_dim(self) -> int:
-        """Width of one head."""
-        return self.d_model // self.n_head
+    unrepeated: ClassVar[str] = "mlp_proj"
+    """Product that ends a block, if no gradient needs its result."""
 
     @property
     @abstractmethod
-    def cache_shape(self) -> tuple[int, int, int, int]:
-        """Blocks, and the shape of the keys, and of the values, in each."""
+    def kv_heads(self) -> int:
+        """Heads of keys and values."""
 
     @abstractmethod
-    def weight_shapes(self) -> Shapes:
-        """Return the shape of every weight by name, in order of use; a `kernel` is [inputs, outputs]."""
+    def layers(self, each: Pass) -> tuple[Embedding, tuple[Layer, ...], tuple[Layer, ...]]:
+        """Return the embedding, the layers of a block, and those that give the logits."""
 
     @abstractmethod
-    def pass_parts(self, precision: str, each: Pass, backward: bool) -> Mapping[str, Work]:
-        """Return the work of every scope in a pass of a microbatch, but that of the optimizer."""
+    def unread(self, rows: int, precision: str) -> int:
+        """Return the bytes of weights that a pass of so many tokens does not read."""
 
-    @abstractmethod
-    def forward(
-        self, weights: Weights, tokens_BT: np.ndarray, impl: Impl = "einsum"
-    ) -> tuple[np.ndarray, Callable[[np.ndarray], Gradients]]:
-        """Return the logits of every position in NumPy, and the function from their gradient to those of weights."""
+    def model(self) -> Model:
+        """Return the layers that a microbatch goes through in the first pass."""
+        return self.model_of(passes(self)[0])
 
-    def parts(self, mode: Mode, precision: str) -> Mapping[str, Work]:
-        """Return the work of every scope of the model; the scopes of a block count for all blocks."""
-        backward = mode != "inference"
-        parts = added(
-            times(self.microbatches * each.count, self.pass_parts(precision, each, backward)) for each in passes(self)
+    def models(self) -> Iterable[tuple[int, Model]]:
+        """Return the passes of a step: the prompt, and the tokens after it."""
+        return [(each.count, self.model_of(each)) for each in passes(self)]
+
+    def model_of(self, each: Pass) -> Model:
+        """Return the layers that a microbatch goes through in a pass; a phase then chooses the next token."""
+        embedding, block, head = self.layers(each)
+        batch_size = self.batch_size // self.microbatches
+        rows, head_rows = batch_size * each.tokens, batch_size * each.logits
+        chosen = () if self.phase == "none" else (Moved("next_token", self.vocab_size),)
+        return Model(
+            (
+                Stage(rows, (embedding,)),
+                Stage(rows, block, self.n_layer, self.unrepeated),
+                Stage(head_rows, (*head, *chosen)),
+            ),
+            loss=Stage(head_rows, (Moved("loss", self.vocab_size),)),
+            weight_type=self.weight_type,
         )
-        parts["optimizer"] = update(ADAMW.WEIGHTS_MOVED * self.weight_bytes(precision))
-        return {name: parts[name] for name in self.scopes(mode)}
+
+    def attention(self, each: Pass) -> tuple[Layer, ...]:
+        """Return causal attention in a pass, and writing the cache in a phase."""
+        width = 2 * self.kv_heads * self.head_dim
+        written = () if self.phase == "none" else (Moved("cache_write", width, width, width),)
+        heads = self.n_head, self.kv_heads, self.head_dim
+        attention = Attention(self.impl, *heads, each.tokens, each.keys, causal=True, cached=each.tokens == 1)
+        return *written, attention
+
+    def cost(self, mode: Mode, precision: str) -> Cost:
+        """Count the work.
+
+        A pass of a phase reads the positions of the cache that are filled, and writes those of its tokens. A step of
+        `decode` counts at the mean of the positions that it goes through. Weights that no token selects are not read.
+        """
+        whole, item_bytes = super().cost(mode, precision), PRECISIONS[precision].compute_bytes
+        moved = tokens = 0
+        for each in passes(self):
+            rows = self.batch_size * each.tokens
+            cached = int(2 * self.batch_size * each.cached * self.n_layer * self.kv_heads * self.head_dim * item_bytes)
+            read = self.weight_bytes(precision) - self.unread(rows, precision)
+            moved += each.count * (read + 4 * rows + cached + 4 * self.batch_size)
+            tokens += each.count * rows
+        if self.phase == "none":
+            return replace(whole, bytes=whole.bytes - (0 if mode == "training" else self.unread(tokens, precision)))
+        output_tokens = self.batch_size * {"decode": 1, "generate": self.new_tokens}.get(self.phase, 0)
+        return replace(
+            whole,
+            bytes=moved,
+            tokens=output_tokens or tokens,
+            input_tokens=self.batch_size * self.prompt_len,
+            output_tokens=output_tokens,
+        )
+
+    def data_bytes(self, mode: Mode, types: Precision) -> int:
+        """Return the bytes of the tokens, and of the logits or of the tokens that follow."""
+        tokens = self.batch_size * self.seq_len
+        return 4 * tokens + (tokens * self.vocab_size * types.compute_bytes if mode == "inference" else 4 * tokens)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of a step."""
+        return self.batch_size * self.seq_len
+
+    def collectives(self, mode: Mode, precision: str) -> tuple[Collective, ...]:
+        """Return what the devices exchange in a step of training."""
+        types = PRECISIONS[precision]
+        block = {name: shape for name, shape in self.weight_shapes().items() if name.startswith("h.0.")}
+        return collectives(
+            mode,
+            self.parallel,
+            self.devices,
+            weight_bytes=self.weight_bytes(precision),
+            blocks=self.n_layer,
+            block_bytes=size_of(block) * types.parameter_bytes,
+            sum_bytes=self.tokens * self.d_model * types.compute_bytes,
+            recompute=self.recompute,
+        )
+
+    @property
+    def cache_shape(self) -> tuple[int, int, int, int]:
+        """Blocks, and the shape of the keys, and of the values, in each.
+
+        That is sequences · heads, positions and width; or pages · heads, positions of a page, and width.
+        """
+        if self.cache == "paged":
+            return self.n_layer, self.batch_size * pages(self) * self.kv_heads, PAGE, self.head_dim
+        return self.n_layer, self.batch_size * self.kv_heads, self.seq_len, self.head_dim
 
     def refuse(self, mode: Mode) -> None:
         """Refuse in inference what concerns the backward pass, phases elsewhere, and what devices cannot divide."""
@@ -93,7 +161,7 @@ class LanguageModel(Divides, Generates):
             microbatches=self.microbatches,
             widths={name: getattr(self, name) for name in self.divided_widths},
         )
-        refuse_without_backward(mode, recompute=self.recompute, microbatches=self.microbatches)
+        super().refuse(mode)
 
     def grown(self) -> Self:
         """Return the same model with a batch that is larger by the number of devices."""
@@ -102,13 +170,6 @@ class LanguageModel(Divides, Generates):
     def in_fp64(self) -> Self:
         """Return the same step with attention by products: fused ones may have no fp64."""
         return self._with(impl="matmul")
-
-    def _with(self, **options: Any) -> Self:
-        return replace(self, **options)
-
-    def parameter_count(self) -> int:
-        """Return the number of weights; an output head may share those of the embedding."""
-        return size_of(self.weight_shapes())
 
     def weight_bytes(self, precision: str) -> int:
         """Return the bytes of the weights as they are stored."""
@@ -161,16 +222,20 @@ class LanguageModel(Divides, Generates):
 
     def logits(self, data: Data, tokens: np.ndarray) -> np.ndarray:
         """Return the logits after every token, without a cache."""
-        return self.forward(dequantized(data.weights), tokens)[0]
+        return self.forward(dequantized(data.weights), {"tokens": tokens})[0]
+
+    def forward(
+        self, weights: Weights, batch: Batch, impl: Impl = "einsum"
+    ) -> tuple[np.ndarray, Callable[[np.ndarray], Gradients]]:
+        """Return the logits of every position in NumPy, and the function from their gradient to those of weights."""
+        return self._with(impl=impl).model().forward(batch["tokens"], weights)
+
+    def loss_of(self, result: np.ndarray, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
+        """Return the mean cross-entropy of the next token, and its gradient."""
+        return cross_entropy(result, batch["targets"])
 
     def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
         """Yield the logits; or the loss and the gradient of each weight; or the loss before each AdamW step."""
-        if self.phase != "none":
-            return generated(data, self, lambda weights, tokens_BT: self.forward(weights, tokens_BT)[0])
-        return steps(
-            data,
-            mode,
-            "logits",
-            lambda weights, batch: self.forward(weights, batch["tokens"]),
-            lambda logits_BTV, batch: cross_entropy(logits_BTV, batch["targets"]),
-        )
+        if self.phase == "none":
+            return super().reference(data, mode)
+        return generated(data, self, lambda weights, tokens_BT: self.forward(weights, {"tokens": tokens_BT})[0])

@@ -3,23 +3,13 @@
 As published (Radford et al., 2019), with a bias in every linear layer, but without dropout.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal, Self
 
-import numpy as np
 from msgspec import Meta
 
-from benchmarker import (
-    PRECISIONS,
-    Collective,
-    Cost,
-    Mode,
-    Problem,
-    Published,
-    Work,
-    hookimpl,
-)
+from benchmarker import PRECISIONS, Mode, Problem, Published, hookimpl
 from benchmarker_problems.attention import IMPL_HELP, Impl
 from benchmarker_problems.generation import (
     SEQ_LEN_HELP,
@@ -29,34 +19,18 @@ from benchmarker_problems.generation import (
     NewTokens,
     PhaseOption,
     PromptLen,
-    cache_shape,
     fill_lengths,
     phase_title,
     small_lengths,
 )
 from benchmarker_problems.generation.language_model import LanguageModel
-from benchmarker_problems.generation.work import PHASE_FORMULA, Pass, attention_parts, cost, phase_scopes
-from benchmarker_problems.gpt2.reference import forward
-from benchmarker_problems.layers import DERIVED, Shapes, block_shapes, fill, norm_shapes, require_multiples, size_of
-from benchmarker_problems.layers.reference import Gradients, Weights
-from benchmarker_problems.layers.work import (
-    Layers,
-    block_parts,
-    block_recomputed_flops,
-    block_scopes,
-    times,
-)
-from benchmarker_problems.parallel import collectives, divides_batch, small_widths
-from benchmarker_problems.quantization import (
-    WeightTypeOption,
-    require_quantizable,
-)
-from benchmarker_problems.steps import (
-    MICROBATCHES_HELP,
-    RECOMPUTE_HELP,
-    step_scopes,
-    steps_title,
-)
+from benchmarker_problems.generation.work import PHASE_FORMULA, Pass
+from benchmarker_problems.layers import DERIVED, fill, require_multiples
+from benchmarker_problems.layers.model import Embedding, Layer, Norm, TiedHead, transformer_block
+from benchmarker_problems.layers.reference import gelu_tanh
+from benchmarker_problems.parallel import divides_batch, small_widths
+from benchmarker_problems.quantization import WeightTypeOption, require_quantizable
+from benchmarker_problems.steps import MICROBATCHES_HELP, RECOMPUTE_HELP, steps_title
 
 Size = Literal["small", "medium", "large", "xl", "2.7b"]
 SIZES: Mapping[Size, Mapping[str, int]] = {
@@ -76,6 +50,7 @@ PUBLISHED: Mapping[Size, int] = {
 """Parameters of the published checkpoints; the paper's table 2 has other, rounded ones, which its authors corrected."""
 VOCAB_SIZE = 50257
 POSITIONS = 1024
+LAYER_NORM_EPS = 1e-5
 CONTEXTS: Mapping[Size, int] = {**dict.fromkeys(PUBLISHED, POSITIONS), "2.7b": 2048}
 """Context lengths (Radford et al., 2019, section 2.3; Brown et al., 2020, section 2.1)."""
 
@@ -132,9 +107,21 @@ class Gpt2(LanguageModel):
         return max(POSITIONS, self.seq_len)
 
     @property
-    def cache_shape(self) -> tuple[int, int, int, int]:
-        """Blocks, and the shape of the keys, and of the values, in each."""
-        return cache_shape(self, self.n_head)
+    def kv_heads(self) -> int:
+        """Heads of keys and values: one for each query head."""
+        return self.n_head
+
+    def layers(self, each: Pass) -> tuple[Embedding, tuple[Layer, ...], tuple[Layer, ...]]:
+        """Return the embedding, the layers of a block, and those that give the logits."""
+        d_model = self.d_model
+        block = transformer_block(d_model, self.attention(each), self.d_ff, gelu_tanh, LAYER_NORM_EPS)
+        head = Norm("ln_f", d_model, LAYER_NORM_EPS), TiedHead("lm_head", d_model, self.vocab_size)
+        return Embedding(self.vocab_size, d_model, each.tokens, self.positions), block, head
+
+    def unread(self, rows: int, precision: str) -> int:
+        """Return the bytes of the positions that a phase does not read; the head reads the whole embedding."""
+        positions = 0 if self.phase == "none" else self.positions - rows // self.batch_size
+        return positions * self.d_model * PRECISIONS[precision].parameter_bytes
 
     def title(self, mode: Mode) -> str:
         """Return the size (L layers, width d, H heads unless it is published), the mode, B and T.
@@ -152,61 +139,6 @@ class Gpt2(LanguageModel):
         what = f"{mode.replace('forward_backward', 'fwd+bwd')}, B={self.batch_size} T={self.seq_len}"
         what = what if self.phase == "none" else phase_title(self)
         return f"GPT-2 {size}{inner}{vocabulary} {what}{impl}{steps}"
-
-    def scopes(self, mode: Mode) -> Mapping[str, int]:
-        """Return the parts of a block, which run once per layer, and those before and after the blocks."""
-        blocks = dict.fromkeys(block_scopes(self.impl), self.n_layer)
-        scopes = phase_scopes(self, {"embed": 1, **blocks, "ln_f": 1, "lm_head": 1})
-        return step_scopes(scopes, mode, self.microbatches)
-
-    def cost(self, mode: Mode, precision: str) -> Cost:
-        """Count the work; the output head reads the whole embedding, and a phase the positions of its tokens alone."""
-        item_bytes = PRECISIONS[precision].parameter_bytes
-
-        def of_block(tokens: int) -> int:
-            return 2 * tokens * (4 * self.d_model**2 + 2 * self.d_model * self.d_ff)
-
-        def unread(tokens: int) -> int:
-            return (
-                0 if self.phase == "none" else (self.positions - tokens // self.batch_size) * self.d_model * item_bytes
-            )
-
-        weight_bytes = self.weight_bytes(precision)
-        return cost(
-            self, mode, precision, weight_bytes=weight_bytes, d_kv=self.d_model, block_flops=of_block, unread=unread
-        )
-
-    def pass_parts(self, precision: str, each: Pass, backward: bool) -> Mapping[str, Work]:
-        """Return the work of every scope in a pass of a microbatch, but that of the optimizer."""
-        batch_size = self.batch_size // self.microbatches
-        layers = Layers(batch_size * each.tokens, precision, backward, self.weight_type)
-        head = Layers(batch_size * each.logits, precision, backward)
-        block = {
-            **block_parts(layers, each.tokens, self.d_model, self.n_head, self.d_ff, self.impl),
-            **attention_parts(layers, each, self.n_head, self.n_head, self.head_dim, self.impl),
-        }
-        return {
-            "embed": layers.pointwise(0, self.d_model, weights=(layers.rows + each.tokens) * self.d_model),
-            **times(self.n_layer, block),
-            "ln_f": head.norm(self.d_model),
-            "lm_head": head.linear(self.d_model, self.vocab_size),
-            "loss": head.pointwise(self.vocab_size, 0),
-            "next_token": head.pointwise(self.vocab_size, 0),
-        }
-
-    def collectives(self, mode: Mode, precision: str) -> tuple[Collective, ...]:
-        """Return what the devices exchange in a step of training."""
-        types = PRECISIONS[precision]
-        return collectives(
-            mode,
-            self.parallel,
-            self.devices,
-            weight_bytes=self.weight_bytes(precision),
-            blocks=self.n_layer,
-            block_bytes=size_of(block_shapes("h", self.d_model, self.d_ff)) * types.parameter_bytes,
-            sum_bytes=self.batch_size * self.seq_len * self.d_model * types.compute_bytes,
-            recompute=self.recompute,
-        )
 
     def small(self) -> Self:
         """Return at most two layers with dimensions that all differ; every fused kernel supports a head size of 16.
@@ -226,29 +158,9 @@ class Gpt2(LanguageModel):
             **small_lengths(self),
         )
 
-    def forward(
-        self, weights: Weights, tokens_BT: np.ndarray, impl: Impl = "einsum"
-    ) -> tuple[np.ndarray, Callable[[np.ndarray], Gradients]]:
-        """Return the logits of every position in NumPy, and the function from their gradient to those of weights."""
-        return forward(weights, tokens_BT, self.n_layer, self.n_head, impl)
-
-    def recomputed_flops(self, *, scores: bool) -> int:
-        """Return the FLOPs that a backward pass repeats in the blocks; `scores`: fused kernels repeat Q·Kᵀ."""
-        tokens = self.batch_size * self.seq_len
-        return self.n_layer * block_recomputed_flops(
-            tokens, self.seq_len, self.d_model, self.d_ff, scores=scores, recompute=self.recompute
-        )
-
     def fused_widths(self) -> dict[str, list[int]]:
         """Return the widths of queries, keys and values, which one layer of a block computes."""
         return {"attn_qkv": [self.d_model] * 3}
-
-    def weight_shapes(self) -> Shapes:
-        """Return the shape of every weight by name, in order of use; a `kernel` is [inputs, outputs]."""
-        shapes: Shapes = {"wte": (self.vocab_size, self.d_model), "wpe": (self.positions, self.d_model)}
-        for layer in range(self.n_layer):
-            shapes |= block_shapes(f"h.{layer}", self.d_model, self.d_ff)
-        return shapes | norm_shapes("ln_f", self.d_model)
 
 
 @hookimpl

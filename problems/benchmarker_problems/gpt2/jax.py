@@ -17,8 +17,7 @@ from benchmarker_plugins.frameworks.jax import AXIS, DTYPES, JaxFramework
 from benchmarker_problems.attention.jax import FUSED_EXCLUSIONS, Attend, Kernel, fused_kernel, recomputes_scores
 from benchmarker_problems.generation import jax as generation
 from benchmarker_problems.generation.jax import NO_FUSED_CACHE
-from benchmarker_problems.gpt2 import Gpt2
-from benchmarker_problems.gpt2.reference import LAYER_NORM_EPS
+from benchmarker_problems.gpt2 import LAYER_NORM_EPS, Gpt2
 from benchmarker_problems.layers.jax import (
     TransformerBlock,
     cross_entropy,

@@ -1,5 +1,7 @@
 """GPT-2 in NumPy: the functions of the reference, on BLAS, in the type of the weights."""
 
+from functools import partial
+
 from benchmarker import Case, Data, Support, Workload, hookimpl
 from benchmarker_problems.gpt2 import Gpt2
 from benchmarker_problems.steps.numpy import DONE, workload
@@ -14,6 +16,4 @@ def describe_workload() -> Support:
 @hookimpl
 def build_workload(case: Case, problem: Gpt2, data: Data) -> Workload:
     """Build a step: the logits of one batch."""
-    return workload(
-        case, data, "logits", lambda weights, batch: problem.forward(weights, batch["tokens"], problem.impl)
-    )
+    return workload(case, data, "logits", partial(problem.forward, impl=problem.impl))

@@ -16,8 +16,7 @@ from benchmarker import PRECISIONS, Case, Data, Engine, Support, Workload, hooki
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
 from benchmarker_problems.attention.torch import Attend, causal_bias, recomputes_scores
 from benchmarker_problems.generation import torch as generation
-from benchmarker_problems.gpt2 import Gpt2
-from benchmarker_problems.gpt2.reference import LAYER_NORM_EPS
+from benchmarker_problems.gpt2 import LAYER_NORM_EPS, Gpt2
 from benchmarker_problems.layers.torch import TransformerBlock, cross_entropy, product
 from benchmarker_problems.parallel import STRATEGIES, by_device, in_order
 from benchmarker_problems.parallel.torch import NO_LOSS_SCALING, averaging, divide, with_local

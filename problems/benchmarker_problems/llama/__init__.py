@@ -8,16 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-import numpy as np
 from msgspec import Meta
 
-from benchmarker import PRECISIONS, Collective, Mode, Problem, Published, Work, hookimpl
+from benchmarker import Problem, Published, hookimpl
 from benchmarker_problems.decoder import Decoder, Sizes
 from benchmarker_problems.generation.work import PHASE_FORMULA
-from benchmarker_problems.layers import Shapes, linear_shapes, size_of
-from benchmarker_problems.layers.reference import Pullback, Weights, mlp, swiglu
-from benchmarker_problems.layers.work import Layers
-from benchmarker_problems.parallel import collectives
+from benchmarker_problems.layers.model import Layer, Linear, Pointwise
+from benchmarker_problems.layers.reference import swiglu
 
 Size = Literal[
     "llama-3.2-1b",
@@ -105,7 +102,6 @@ class Llama(Decoder):
         Published({"size": "tinyllama-1.1b"}, _CHECKPOINT, parameters=1_100_048_384),
         Published({"size": "cs336-small", "tied_head": True}, _COURSE, parameters=120_945_408),
     )
-    mlp_scopes = ("mlp_fc", "mlp_swiglu", "mlp_proj")
 
     sizes: ClassVar[Sizes] = SIZES
     contexts: ClassVar[Mapping[Any, int]] = CONTEXTS
@@ -115,52 +111,17 @@ class Llama(Decoder):
         """Return L layers, width d, and H heads of queries / of keys and values."""
         return f"Llama L={self.n_layer} d={self.d_model} H={self.n_head}/{self.n_kv_head} d_ff={self.d_ff}"
 
-    def mlp_shapes(self, name: str) -> Shapes:
-        """Return the shapes of two products; the first has the gate and the other factor."""
-        return {
-            **linear_shapes(f"{name}.mlp_fc", self.d_model, 2 * self.d_ff, bias=False),
-            **linear_shapes(f"{name}.mlp_proj", self.d_ff, self.d_model, bias=False),
-        }
-
-    def collectives(self, mode: Mode, precision: str) -> tuple[Collective, ...]:
-        """Return what the devices exchange in a step of training."""
-        types = PRECISIONS[precision]
-        block = {name: shape for name, shape in self.weight_shapes().items() if name.startswith("h.0.")}
-        return collectives(
-            mode,
-            self.parallel,
-            self.devices,
-            weight_bytes=self.weight_bytes(precision),
-            blocks=self.n_layer,
-            block_bytes=size_of(block) * types.parameter_bytes,
-            sum_bytes=self.batch_size * self.seq_len * self.d_model * types.compute_bytes,
-            recompute=self.recompute,
+    def mlp(self) -> tuple[Layer, ...]:
+        """Return two products, the first for the gate and the other factor, with SwiGLU between them."""
+        return (
+            Linear("mlp_fc", self.d_model, 2 * self.d_ff, bias=False),
+            Pointwise("mlp_swiglu", swiglu, 2 * self.d_ff, self.d_ff),
+            Linear("mlp_proj", self.d_ff, self.d_model, bias=False, residual=True),
         )
 
     def fused_widths(self) -> dict[str, list[int]]:
         """Return the widths of queries, keys and values, and of the gate and the other factor."""
         return {**super().fused_widths(), "mlp_fc": [self.d_ff] * 2}
-
-    def mlp_flops(self, tokens: int) -> int:
-        """Return the FLOPs of the products."""
-        return 6 * tokens * self.d_model * self.d_ff
-
-    def mlp_parts(self, layers: Layers) -> Mapping[str, Work]:
-        """Return the work of the scopes."""
-        d_model, d_ff = self.d_model, self.d_ff
-        return {
-            "mlp_fc": layers.linear(d_model, 2 * d_ff),
-            "mlp_swiglu": layers.pointwise(2 * d_ff, d_ff),
-            "mlp_proj": layers.linear(d_ff, d_model, residual=True),
-        }
-
-    def mlp_reference(self, x_BTC: np.ndarray, weights: Weights) -> tuple[np.ndarray, Pullback]:
-        """Apply the products with SwiGLU between them."""
-        return mlp(x_BTC, weights, swiglu)
-
-    def unrepeated_flops(self) -> int:
-        """Return the FLOPs of the second product."""
-        return 2 * self.batch_size * self.seq_len * self.d_ff * self.d_model
 
 
 @hookimpl

@@ -12,10 +12,11 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import Problem, Published, Work, hookimpl
+from benchmarker import Collective, Mode, Problem, Published, Work, hookimpl
 from benchmarker_problems.decoder import Decoder, Sizes
 from benchmarker_problems.generation.work import PHASE_FORMULA
 from benchmarker_problems.layers import DERIVED, Shapes, fill, linear_shapes
+from benchmarker_problems.layers.model import Layer
 from benchmarker_problems.layers.reference import Pullback, Weights
 from benchmarker_problems.layers.work import Layers
 from benchmarker_problems.moe.reference import mixture
@@ -90,7 +91,7 @@ class Moe(Decoder):
     )
     published = (Published({"size": "mixtral-8x7b"}, "the checkpoint's config and weights", parameters=46_702_792_704),)
     dimensions = (*Decoder.dimensions, "n_expert", "top_k")
-    mlp_scopes = ("moe_router", "moe_dispatch", "moe_fc", "moe_swiglu", "moe_proj", "moe_combine")
+    unrepeated = ""
 
     sizes: ClassVar[Sizes] = SIZES
     contexts: ClassVar[Mapping[Any, int]] = CONTEXTS
@@ -132,49 +133,19 @@ class Moe(Decoder):
         """Return how tokens reach their experts."""
         return " grouped" if self.dispatch == "grouped" else f" capacity {self.capacity_factor:g}"
 
-    def mlp_shapes(self, name: str) -> Shapes:
-        """Return the shapes of the router and of the experts: [experts, inputs, outputs]."""
-        return {
-            **linear_shapes(f"{name}.moe_router", self.d_model, self.n_expert, bias=False),
-            f"{name}.moe_fc.kernel": (self.n_expert, self.d_model, 2 * self.d_ff),
-            f"{name}.moe_proj.kernel": (self.n_expert, self.d_ff, self.d_model),
-        }
+    def mlp(self) -> tuple[Layer, ...]:
+        """Return the experts of each token."""
+        return (Experts(self),)
 
-    def mlp_flops(self, tokens: int) -> int:
-        """Return the FLOPs of the router and of the experts."""
-        return 2 * tokens * self.d_model * self.n_expert + 6 * self.counted_rows(tokens) * self.d_model * self.d_ff
-
-    def mlp_parts(self, layers: Layers) -> Mapping[str, Work]:
-        """Return the work of the scopes."""
-        tokens = layers.rows
-        rows = self.slot_count(tokens) if self.dispatch == "capacity" else tokens * self.top_k
-        product_flops = 2 * self.counted_rows(tokens) * self.d_model * self.d_ff
-        used = min(tokens * self.top_k, self.n_expert)
-        fc_bytes = layers.kernel_bytes(used, self.d_model, 2 * self.d_ff)
-        proj_bytes = layers.kernel_bytes(used, self.d_ff, self.d_model)
-        at_experts = rows * self.d_model
-        return {
-            "moe_router": replace(layers, weight_type="full").linear(self.d_model, self.n_expert),
-            "moe_dispatch": layers.part(0, read=tokens * self.d_model, written=at_experts),
-            "moe_fc": layers.part(
-                2 * product_flops, read=at_experts, written=2 * rows * self.d_ff, kernel_bytes=fc_bytes
-            ),
-            "moe_swiglu": layers.part(0, read=2 * rows * self.d_ff, written=rows * self.d_ff),
-            "moe_proj": layers.part(product_flops, read=rows * self.d_ff, written=at_experts, kernel_bytes=proj_bytes),
-            "moe_combine": layers.part(
-                0, read=at_experts + tokens * (self.d_model + self.top_k), written=tokens * self.d_model
-            ),
-        }
+    def collectives(self, mode: Mode, precision: str) -> tuple[Collective, ...]:
+        """Return nothing: no implementation divides experts."""
+        return ()
 
     def mlp_unread(self, precision: str, tokens: int) -> int:
         """Return the bytes of the experts that are more than the tokens can choose."""
         unused = self.n_expert - min(tokens * self.top_k, self.n_expert)
         shapes = (unused, self.d_model, 2 * self.d_ff), (unused, self.d_ff, self.d_model)
         return sum(kernel_bytes(shape, self.weight_type, precision) for shape in shapes)
-
-    def mlp_reference(self, x_BTC: np.ndarray, weights: Weights) -> tuple[np.ndarray, Pullback]:
-        """Apply the experts of each token."""
-        return mixture(x_BTC, weights, self)
 
     def weights(self, precision: str, rng: np.random.Generator) -> dict[str, np.ndarray]:
         """Draw weights as for GPT-2, random gains too, with which each token prefers some experts.
@@ -212,6 +183,44 @@ class Moe(Decoder):
         """
         rows = tokens * self.top_k
         return min(rows, self.slot_count(tokens)) if self.dispatch == "capacity" else rows
+
+
+@dataclass(frozen=True)
+class Experts(Layer):
+    """A router, and the experts to which it sends each token."""
+
+    problem: Moe
+
+    def shapes(self) -> Shapes:
+        """Return the shapes of the router and of the experts: [experts, inputs, outputs]."""
+        p = self.problem
+        return {
+            **linear_shapes("moe_router", p.d_model, p.n_expert, bias=False),
+            "moe_fc.kernel": (p.n_expert, p.d_model, 2 * p.d_ff),
+            "moe_proj.kernel": (p.n_expert, p.d_ff, p.d_model),
+        }
+
+    def parts(self, at: Layers) -> Mapping[str, Work]:
+        """Return the work of the scopes; of the experts, that of the weights that are used."""
+        p, tokens = self.problem, at.rows
+        rows = p.slot_count(tokens) if p.dispatch == "capacity" else tokens * p.top_k
+        product_flops = 2 * p.counted_rows(tokens) * p.d_model * p.d_ff
+        used = min(tokens * p.top_k, p.n_expert)
+        fc_bytes = at.kernel_bytes(used, p.d_model, 2 * p.d_ff)
+        proj_bytes = at.kernel_bytes(used, p.d_ff, p.d_model)
+        at_experts, at_tokens = rows * p.d_model, tokens * p.d_model
+        return {
+            "moe_router": replace(at, weight_type="full").linear(p.d_model, p.n_expert),
+            "moe_dispatch": at.part(0, read=at_tokens, written=at_experts),
+            "moe_fc": at.part(2 * product_flops, read=at_experts, written=2 * rows * p.d_ff, kernel_bytes=fc_bytes),
+            "moe_swiglu": at.part(0, read=2 * rows * p.d_ff, written=rows * p.d_ff),
+            "moe_proj": at.part(product_flops, read=rows * p.d_ff, written=at_experts, kernel_bytes=proj_bytes),
+            "moe_combine": at.part(0, read=at_experts + at_tokens + tokens * p.top_k, written=at_tokens),
+        }
+
+    def forward(self, x: np.ndarray, weights: Weights) -> tuple[np.ndarray, Pullback]:
+        """Apply the experts of each token."""
+        return mixture(x, weights, self.problem)
 
 
 @hookimpl

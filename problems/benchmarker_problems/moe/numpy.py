@@ -1,5 +1,7 @@
 """Mixture of experts in NumPy: the functions of the reference, on BLAS, one expert after the other."""
 
+from functools import partial
+
 from benchmarker import Case, Data, Support, Workload, hookimpl
 from benchmarker_problems.moe import Moe
 from benchmarker_problems.steps.numpy import DONE, workload
@@ -14,6 +16,4 @@ def describe_workload() -> Support:
 @hookimpl
 def build_workload(problem: Moe, case: Case, data: Data) -> Workload:
     """Build a step: the logits of one batch."""
-    return workload(
-        case, data, "logits", lambda weights, batch: problem.forward(weights, batch["tokens"], problem.impl)
-    )
+    return workload(case, data, "logits", partial(problem.forward, impl=problem.impl))

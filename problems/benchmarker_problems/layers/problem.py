@@ -1,0 +1,129 @@
+"""A problem that is a stack of layers: what follows from its layers, whatever they are."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from benchmarker import PRECISIONS, Cost, Data, Mode, Precision, Problem, Work
+from benchmarker_problems.attention import Impl
+from benchmarker_problems.layers import Shapes, size_of
+from benchmarker_problems.layers.model import Model
+from benchmarker_problems.layers.reference import Gradients, Weights
+from benchmarker_problems.layers.work import added, times, update
+from benchmarker_problems.steps import ADAMW, AdamW, refuse_without_backward
+from benchmarker_problems.steps.reference import Batch, steps
+
+
+class Layered(Problem):
+    """A model of layers: forward only, forward and backward, or training with AdamW; a subclass has these options."""
+
+    n_layer: int
+    d_model: int
+    n_head: int
+    batch_size: int
+    impl: Impl
+    recompute: bool
+    microbatches: int
+
+    output: ClassVar[str] = "logits"
+    """Name of the result of `inference`."""
+
+    @abstractmethod
+    def model(self) -> Model:
+        """Return the layers that a microbatch goes through."""
+
+    @abstractmethod
+    def data_bytes(self, mode: Mode, types: Precision) -> int:
+        """Return the bytes of a batch that a step reads, and of the results that it writes other than gradients."""
+
+    @abstractmethod
+    def forward(
+        self, weights: Weights, batch: Batch, impl: Impl = "einsum"
+    ) -> tuple[np.ndarray, Callable[[np.ndarray], Gradients]]:
+        """Return the result in NumPy, and the function from its gradient to the gradient of each weight."""
+
+    @abstractmethod
+    def loss_of(self, result: np.ndarray, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
+        """Return the loss, and its gradient with respect to the result."""
+
+    @property
+    def head_dim(self) -> int:
+        """Width of one head."""
+        return self.d_model // self.n_head
+
+    @property
+    def tokens(self) -> int | None:
+        """Tokens of a step; None for a model of something else."""
+        return None
+
+    def models(self) -> Iterable[tuple[int, Model]]:
+        """Return how often a microbatch goes through the model, and the model; one for each kind of pass."""
+        return [(1, self.model())]
+
+    def scopes(self, mode: Mode) -> Mapping[str, int]:
+        """Return the scopes of the layers, those of a block once per block; then those of the loss and the update."""
+        backward = mode != "inference"
+        counts: dict[str, int] = {}
+        for count, model in self.models():
+            for name, times_in_pass in model.scopes(backward=backward).items():
+                counts[name] = counts.get(name, 0) + self.microbatches * count * times_in_pass
+        return counts | ({"optimizer": 1} if mode == "training" else {})
+
+    def parts(self, mode: Mode, precision: str) -> Mapping[str, Work]:
+        """Return the work of every scope of the model; the scopes of a block count for all blocks."""
+        backward = mode != "inference"
+        parts = added(
+            times(self.microbatches * count, model.parts(precision, backward=backward))
+            for count, model in self.models()
+        )
+        moved = update(self.adamw().WEIGHTS_MOVED * self.weight_bytes(precision))
+        return parts | ({"optimizer": moved} if mode == "training" else {})
+
+    def cost(self, mode: Mode, precision: str) -> Cost:
+        """Count the work: the FLOPs of all parts, and weights, data and results once."""
+        copies = {"inference": 1, "forward_backward": 2, "training": self.adamw().WEIGHTS_MOVED}
+        return Cost(
+            flops=sum(work.flops for work in self.parts(mode, precision).values()),
+            bytes=copies[mode] * self.weight_bytes(precision) + self.data_bytes(mode, PRECISIONS[precision]),
+            samples=self.batch_size,
+            tokens=self.tokens,
+        )
+
+    def refuse(self, mode: Mode) -> None:
+        """Refuse in inference what concerns the backward pass."""
+        refuse_without_backward(mode, recompute=self.recompute, microbatches=self.microbatches)
+
+    def weight_shapes(self) -> Shapes:
+        """Return the shape of every weight by name, in order of use; a `kernel` is [inputs, outputs]."""
+        return self.model().shapes()
+
+    def parameter_count(self) -> int:
+        """Return the number of weights; what two layers share counts once."""
+        return size_of(self.weight_shapes())
+
+    def weight_bytes(self, precision: str) -> int:
+        """Return the bytes of the weights as they are stored."""
+        return self.parameter_count() * PRECISIONS[precision].parameter_bytes
+
+    def recomputed_flops(self, *, scores: bool) -> int:
+        """Return the FLOPs that a backward pass repeats in the blocks; `scores`: fused kernels repeat Q·Kᵀ."""
+        return self.repeated_flops(scores=scores)
+
+    def repeated_flops(self, *, scores: bool, kept: tuple[str, ...] = ()) -> int:
+        """Return the FLOPs that a backward pass repeats in the blocks, but for products that are `kept`."""
+        flops = self.model().repeated_flops(scores=scores, recompute=self.recompute, kept=kept)
+        return self.microbatches * flops
+
+    def adamw(self) -> AdamW:
+        """Return the settings of the optimizer."""
+        return ADAMW
+
+    def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
+        """Yield the result; or the loss and the gradient of each weight; or the loss before each AdamW step."""
+        return steps(data, mode, self.output, self.forward, self.loss_of, self.adamw())
+
+    def _with(self, **options: Any) -> Self:
+        return replace(self, **options)
