@@ -5,45 +5,35 @@ The output head is a product, GELU, LayerNorm, and a decoder tied to the embeddi
 language model does not use it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal, Self
 
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, Published, Work, hookimpl
+from benchmarker import Data, Mode, Precision, Problem, Published, Work, hookimpl
 from benchmarker_problems.attention import IMPL_HELP, Impl
-from benchmarker_problems.bert.reference import forward, masked_loss
-from benchmarker_problems.layers import (
-    DERIVED,
-    Shapes,
-    block_shapes,
-    fill,
-    linear_shapes,
-    norm_shapes,
-    require_multiples,
-    size_of,
-)
+from benchmarker_problems.layers import DERIVED, fill, require_multiples
 from benchmarker_problems.layers.data import draw, sequences
-from benchmarker_problems.layers.work import (
-    Layers,
-    block_flops,
-    block_parts,
-    block_recomputed_flops,
-    block_scopes,
-    times,
-    update,
+from benchmarker_problems.layers.model import (
+    Attention,
+    Embedding,
+    Layer,
+    Linear,
+    Model,
+    Moved,
+    Norm,
+    Pointwise,
+    Stage,
+    TiedHead,
+    transformer_block,
 )
-from benchmarker_problems.steps import (
-    MICROBATCHES_HELP,
-    RECOMPUTE_HELP,
-    AdamW,
-    refuse_without_backward,
-    step_scopes,
-    steps_title,
-)
-from benchmarker_problems.steps.reference import steps
+from benchmarker_problems.layers.problem import Layered
+from benchmarker_problems.layers.reference import Gradients, Pullback, Weights, cross_entropy, gelu
+from benchmarker_problems.layers.work import Layers
+from benchmarker_problems.steps import MICROBATCHES_HELP, RECOMPUTE_HELP, AdamW, steps_title
+from benchmarker_problems.steps.reference import Batch
 
 Size = Literal["base", "large", "roberta-base", "roberta-large"]
 SIZES: Mapping[Size, Mapping[str, int]] = {
@@ -85,7 +75,7 @@ ROBERTA = Family(first_position=2, token_types=1, layer_norm_eps=1e-5)
 
 
 @dataclass(frozen=True)
-class Bert(Problem):
+class Bert(Layered):
     """BERT and RoBERTa: forward only, forward and backward, or training with AdamW.
 
     `inference` returns the logits of every position, [B, T, V], or with `--head=masked` of the masked, [N, V]. The loss
@@ -138,11 +128,6 @@ class Bert(Problem):
         return self.family.first_position + max(POSITIONS, self.seq_len)
 
     @property
-    def head_dim(self) -> int:
-        """Width of one head."""
-        return self.d_model // self.n_head
-
-    @property
     def masked_len(self) -> int:
         """Masked tokens of a sequence: 15%, rounded up."""
         return -(-MASKED_PERCENT * self.seq_len // 100)
@@ -171,70 +156,52 @@ class Bert(Problem):
         what = mode.replace("forward_backward", "fwd+bwd")
         return f"{size}{inner}{vocabulary} {what}, B={self.batch_size} T={self.seq_len}{head}{impl}{steps}"
 
-    def scopes(self, mode: Mode) -> Mapping[str, int]:
-        """Return the parts of a block, which run once per layer, and those before and after the blocks.
+    def model(self) -> Model:
+        """Return the layers of a microbatch; those that select the masked positions are before the head or the loss."""
+        d_model, eps = self.d_model, self.family.layer_norm_eps
+        rows = self.batch_size * self.seq_len, self.head_rows, self.masked
+        tokens, head_rows, masked = (count // self.microbatches for count in rows)
+        embedding = Embedding(
+            self.vocab_size,
+            d_model,
+            self.seq_len,
+            self.positions,
+            self.family.first_position,
+            self.family.token_types,
+        )
+        attention = Attention(self.impl, self.n_head, self.n_head, self.head_dim, self.seq_len, self.seq_len)
+        head = (
+            Linear("head_fc", d_model, d_model),
+            Pointwise("head_gelu", gelu, d_model, d_model),
+            Norm("head_ln", d_model, eps),
+            TiedHead("lm_head", d_model, self.vocab_size, bias="lm_head_bias"),
+        )
+        selected = self.head == "masked"
+        return Model(
+            (
+                Stage(tokens, (embedding, Norm("ln_embed", d_model, eps))),
+                Stage(
+                    tokens,
+                    transformer_block(d_model, (attention,), self.d_ff, gelu, eps, norm_after=True),
+                    self.n_layer,
+                ),
+                Stage(masked, (Masked(d_model),) if selected else ()),
+                Stage(head_rows, head),
+            ),
+            loss=Stage(masked, (*(() if selected else (Masked(self.vocab_size),)), Moved("loss", self.vocab_size))),
+        )
 
-        `gather_masked` selects the masked positions: before the head, or from its logits for the loss.
-        """
-        gather = () if self.head == "all" and mode == "inference" else ("gather_masked",)
-        scopes = {
-            **dict.fromkeys(("embed", "ln_embed"), 1),
-            **dict.fromkeys(block_scopes(self.impl), self.n_layer),
-            **dict.fromkeys(("head_fc", "head_gelu", "head_ln", "lm_head", *gather), 1),
-        }
-        return step_scopes(scopes, mode, self.microbatches)
+    @property
+    def tokens(self) -> int:
+        """Tokens of a step."""
+        return self.batch_size * self.seq_len
 
-    def cost(self, mode: Mode, precision: str) -> Cost:
-        """Count the work; the backward pass has two products for each product of the forward pass."""
-        types = PRECISIONS[precision]
-        tokens = self.batch_size * self.seq_len
-        head = 2 * self.head_rows * self.d_model * (self.d_model + self.vocab_size)
-        flops = self.n_layer * block_flops(tokens, self.seq_len, self.d_model, self.d_ff) + head
-        weights = self.parameter_count() * types.parameter_bytes
+    def data_bytes(self, mode: Mode, types: Precision) -> int:
+        """Return the bytes of the tokens, and of the masked positions and targets or of the logits."""
+        if mode != "inference":
+            return 4 * self.tokens + 2 * 4 * self.masked
         logits_bytes = self.head_rows * self.vocab_size * types.compute_bytes
-        tokens_bytes, masked_bytes = 4 * tokens, 4 * self.masked
-        moved = {
-            "inference": weights + tokens_bytes + (masked_bytes if self.head == "masked" else 0) + logits_bytes,
-            "forward_backward": 2 * weights + tokens_bytes + 2 * masked_bytes,
-            "training": AdamW.WEIGHTS_MOVED * weights + tokens_bytes + 2 * masked_bytes,
-        }
-        return Cost(
-            flops=flops if mode == "inference" else 3 * flops,
-            bytes=moved[mode],
-            samples=self.batch_size,
-            tokens=tokens,
-        )
-
-    def parts(self, mode: Mode, precision: str) -> Mapping[str, Work]:
-        """Return the work of every scope of the model; the scopes of a block count for all blocks."""
-        backward = mode != "inference"
-        tokens, head_rows, masked_rows = (
-            rows // self.microbatches for rows in (self.batch_size * self.seq_len, self.head_rows, self.masked)
-        )
-        layers, head, masked = (Layers(rows, precision, backward) for rows in (tokens, head_rows, masked_rows))
-        gathered = self.d_model if self.head == "masked" else self.vocab_size
-        parts = {
-            "embed": layers.pointwise(0, self.d_model, weights=(tokens + self.seq_len + 1) * self.d_model),
-            "ln_embed": layers.norm(self.d_model),
-            **times(self.n_layer, block_parts(layers, self.seq_len, self.d_model, self.n_head, self.d_ff, self.impl)),
-            "head_fc": head.linear(self.d_model, self.d_model),
-            "head_gelu": head.pointwise(self.d_model, self.d_model),
-            "head_ln": head.norm(self.d_model),
-            "lm_head": head.linear(self.d_model, self.vocab_size),
-            "gather_masked": masked.pointwise(gathered, gathered),
-            "loss": masked.pointwise(self.vocab_size, 0),
-        }
-        optimizer = update(AdamW.WEIGHTS_MOVED * self.parameter_count() * layers.weight_bytes)
-        parts = {**times(self.microbatches, parts), "optimizer": optimizer}
-        return {name: parts[name] for name in self.scopes(mode)}
-
-    def refuse(self, mode: Mode) -> None:
-        """Refuse in inference what concerns the backward pass."""
-        refuse_without_backward(mode, recompute=self.recompute, microbatches=self.microbatches)
-
-    def parameter_count(self) -> int:
-        """Return the number of weights; the decoder shares those of the embedding, and has a bias of its own."""
-        return size_of(self.weight_shapes())
+        return 4 * self.tokens + 4 * self.masked * (self.head == "masked") + logits_bytes
 
     def data(self, precision: str, rng: np.random.Generator, batches: int) -> Data:
         """Draw BERT's initial weights, random biases and gains too, and masked tokens that can be found."""
@@ -254,28 +221,20 @@ class Bert(Problem):
             batch_size=4 * self.microbatches,
         )
 
-    def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
-        """Yield the logits; or the loss and the gradient of each weight; or the loss before each AdamW step."""
-        return steps(
-            data,
-            mode,
-            "logits",
-            lambda weights, batch: forward(weights, batch["tokens"], batch["masked"], self),
-            lambda logits_V, batch: masked_loss(logits_V, batch["masked"], batch["targets"], self),
-            self.adamw(),
-        )
+    def loss_of(self, result: np.ndarray, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
+        """Return the mean cross-entropy at the masked positions, and its gradient with respect to the logits."""
+        if self.head == "masked":
+            return cross_entropy(result, batch["targets"])
+        logits_NV, pullback = Masked(self.vocab_size).forward(result, batch)
+        loss, d_logits_NV = cross_entropy(logits_NV, batch["targets"])
+        return loss, pullback(d_logits_NV)[0]
 
     def recomputed_flops(self, *, scores: bool, qkv: bool = True) -> int:
         """Return the FLOPs that a backward pass repeats in the blocks; `scores`: fused kernels repeat Q·Kᵀ.
 
         `qkv` is whether a block that is computed again repeats its first product, whose input is kept.
         """
-        tokens = self.batch_size * self.seq_len
-        repeated = block_recomputed_flops(
-            tokens, self.seq_len, self.d_model, self.d_ff, scores=scores, recompute=self.recompute, result_needed=True
-        )
-        kept = 0 if qkv or not self.recompute else 2 * tokens * 3 * self.d_model**2
-        return self.n_layer * (repeated - kept)
+        return self.repeated_flops(scores=scores, kept=() if qkv else ("attn_qkv",))
 
     def within_microbatches(self, data: Data) -> Data:
         """Return the data with the indices of masked tokens counted from the first token of their microbatch."""
@@ -289,20 +248,6 @@ class Bert(Problem):
         """
         rate = LEARNING_RATE * SIZES["base"]["d_model"] / self.d_model
         return AdamW(learning_rate=rate, beta_1=0.9, beta_2=0.999, eps=1e-6, weight_decay=0.01)
-
-    def weight_shapes(self) -> Shapes:
-        """Return the shape of every weight by name, in order of use; a `kernel` is [inputs, outputs]."""
-        shapes: Shapes = {
-            "wte": (self.vocab_size, self.d_model),
-            "wpe": (self.positions, self.d_model),
-            "wtt": (self.family.token_types, self.d_model),
-            **norm_shapes("ln_embed", self.d_model),
-        }
-        for layer in range(self.n_layer):
-            shapes |= block_shapes(f"h.{layer}", self.d_model, self.d_ff)
-        shapes |= linear_shapes("head_fc", self.d_model, self.d_model)
-        shapes |= norm_shapes("head_ln", self.d_model)
-        return shapes | {"lm_head_bias": (self.vocab_size,)}
 
     def masked_tokens(self, rng: np.random.Generator, batches: int) -> tuple[Mapping[str, np.ndarray], ...]:
         """Return batches of `tokens` [B, T], and of the masked the indices among all B·T and the true `targets`, [N].
@@ -325,6 +270,27 @@ class Bert(Problem):
             return {"tokens": tokens_BT, "masked": masked_N, "targets": targets_N}
 
         return tuple(map(masked, sequences(self.batch_size, self.seq_len, mask_token, rng, batches)))
+
+
+@dataclass(frozen=True)
+class Masked(Layer):
+    """The rows of the masked tokens, [N, C], among those of all tokens, [B, T, C]."""
+
+    width: int
+
+    def parts(self, at: Layers) -> Mapping[str, Work]:
+        """Return what is read and written."""
+        return {"gather_masked": at.pointwise(self.width, self.width)}
+
+    def forward(self, x: np.ndarray, weights: Weights) -> tuple[np.ndarray, Pullback]:
+        """Return the rows."""
+
+        def pullback(d_y_NC: np.ndarray) -> tuple[np.ndarray, Gradients]:
+            d_x_BTC = np.zeros_like(x)
+            d_x_BTC.reshape(-1, self.width)[weights["masked"]] = d_y_NC
+            return d_x_BTC, {}
+
+        return x.reshape(-1, self.width)[weights["masked"]], pullback
 
 
 @hookimpl

@@ -1,8 +1,9 @@
 """BERT in NumPy: the functions of the reference, on BLAS, in the type of the weights."""
 
+from functools import partial
+
 from benchmarker import Case, Data, Support, Workload, hookimpl
 from benchmarker_problems.bert import Bert
-from benchmarker_problems.bert.reference import forward
 from benchmarker_problems.steps.numpy import DONE, workload
 
 
@@ -15,9 +16,4 @@ def describe_workload() -> Support:
 @hookimpl
 def build_workload(case: Case, problem: Bert, data: Data) -> Workload:
     """Build a step: the logits of one batch."""
-    return workload(
-        case,
-        data,
-        "logits",
-        lambda weights, batch: forward(weights, batch["tokens"], batch["masked"], problem, problem.impl),
-    )
+    return workload(case, data, "logits", partial(problem.forward, impl=problem.impl))

@@ -1,7 +1,7 @@
 """What decoders have in common: training on several devices, and text generation with a cache of keys and values."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from math import prod
 from typing import Any, ClassVar, Self
@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from benchmarker import PRECISIONS, Collective, Cost, Data, Divides, Generates, Mode, Precision, UserError
-from benchmarker_problems.attention import Impl
 from benchmarker_problems.generation import PAGE, Cache, Decoding, Phase, pages, token_batches
 from benchmarker_problems.generation.reference import generated
 from benchmarker_problems.generation.work import Pass, passes
@@ -17,7 +16,7 @@ from benchmarker_problems.layers import size_of
 from benchmarker_problems.layers.data import draw
 from benchmarker_problems.layers.model import Attention, Embedding, Layer, Model, Moved, Stage
 from benchmarker_problems.layers.problem import Layered
-from benchmarker_problems.layers.reference import Gradients, Weights, cross_entropy
+from benchmarker_problems.layers.reference import cross_entropy
 from benchmarker_problems.parallel import collectives, refuse_undivided
 from benchmarker_problems.quantization import WeightType, dequantized, quantized, types, weight_bytes
 from benchmarker_problems.steps.reference import Batch
@@ -223,12 +222,6 @@ class LanguageModel(Layered, Divides, Generates):
     def logits(self, data: Data, tokens: np.ndarray) -> np.ndarray:
         """Return the logits after every token, without a cache."""
         return self.forward(dequantized(data.weights), {"tokens": tokens})[0]
-
-    def forward(
-        self, weights: Weights, batch: Batch, impl: Impl = "einsum"
-    ) -> tuple[np.ndarray, Callable[[np.ndarray], Gradients]]:
-        """Return the logits of every position in NumPy, and the function from their gradient to those of weights."""
-        return self._with(impl=impl).model().forward(batch["tokens"], weights)
 
     def loss_of(self, result: np.ndarray, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
         """Return the mean cross-entropy of the next token, and its gradient."""

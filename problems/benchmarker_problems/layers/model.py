@@ -23,6 +23,7 @@ from benchmarker_problems.layers.reference import (
     embedding,
     layer_norm,
     linear,
+    patches,
     prefixed,
     rms_norm,
     rope,
@@ -45,13 +46,16 @@ class Layer(ABC):
         """Return the shape of every weight by name, in order of use."""
         return {}
 
-    @abstractmethod
     def parts(self, at: Layers) -> Mapping[str, Work]:
-        """Return the work of every scope on so many rows, in order."""
+        """Return the work of every scope on so many rows, in order; nothing if only shapes change."""
+        return {}
 
     @abstractmethod
     def forward(self, x: np.ndarray, weights: Weights) -> tuple[np.ndarray, Pullback]:
-        """Return the result, and the function from its gradient to that of `x` and of each weight."""
+        """Return the result, and the function from its gradient to that of `x` and of each weight.
+
+        The arrays of the batch are among the weights, and have no gradient.
+        """
 
 
 @dataclass(frozen=True)
@@ -222,6 +226,17 @@ class Embedding(Layer):
 
 
 @dataclass(frozen=True)
+class Patches(Layer):
+    """Images [B, H, W, channels] as patches of so many pixels in height and width, [B, N, numbers of a patch]."""
+
+    size: int
+
+    def forward(self, x: np.ndarray, weights: Weights) -> tuple[np.ndarray, Pullback]:
+        """Return the patches in the type of the weights; images need no gradient."""
+        return patches(x.astype(weights["patch_embed.kernel"].dtype), self.size), lambda _: (np.empty(0), {})
+
+
+@dataclass(frozen=True)
 class Rope(Layer):
     """Rotary positions of queries and keys, within the heads [queries, keys, values] of the last axis."""
 
@@ -373,14 +388,16 @@ def transformer_block(
 class Stage:
     """Layers that act on so many rows one after the other; as blocks they do so `blocks` times, each with own weights.
 
-    The weights of blocks are named `h.0`, `h.1`, and so on. A block that is computed again in the backward pass does
-    not repeat `unrepeated`: the product that ends it, if no gradient needs its result.
+    The weights of blocks are named `h.0`, `h.1`, and so on, but for those that they have in common (`shared`). A block
+    that is computed again in the backward pass does not repeat `unrepeated`: the product that ends it, if no gradient
+    needs its result.
     """
 
     rows: int
     layers: tuple[Layer, ...]
     blocks: int | None = None
     unrepeated: str = ""
+    shared: tuple[str, ...] = ()
 
     def shapes(self) -> Shapes:
         """Return the shape of every weight by name, in order of use."""
@@ -396,19 +413,21 @@ class Stage:
         """
         if self.blocks is None:
             return chain(self.layers, x, weights)
-        weights_of = [select(weights, f"h.{block}") for block in range(self.blocks)]
+        shared = {name: weights[name] for name in self.shared}
+        weights_of = [select(weights, f"h.{block}") | shared for block in range(self.blocks)]
         inputs = []
         for of_block in weights_of:
             inputs.append(x)
             x = chain(self.layers, x, of_block)[0]
 
         def pullback(d_x: np.ndarray) -> tuple[np.ndarray, Gradients]:
-            gradients: Gradients = {}
+            total: Gradients = {}
             for block, of_block in reversed(list(enumerate(weights_of))):
                 _, block_pullback = chain(self.layers, inputs[block], of_block)
-                d_x, d_block = block_pullback(d_x)
-                gradients |= prefixed(f"h.{block}", d_block)
-            return d_x, gradients
+                d_x, gradients = block_pullback(d_x)
+                names = {name: name if name in self.shared else f"h.{block}.{name}" for name in gradients}
+                add_to(total, {names[name]: gradient for name, gradient in gradients.items()})
+            return d_x, total
 
         return x, pullback
 
@@ -496,11 +515,16 @@ def chain(layers: Iterable[Layer | Stage], x: np.ndarray, weights: Weights) -> t
         total: Gradients = {}
         for pullback in reversed(pullbacks):
             d_x, gradients = pullback(d_x)
-            for name, gradient in gradients.items():
-                total[name] = total[name] + gradient if name in total else gradient
+            add_to(total, gradients)
         return d_x, total
 
     return x, chained
+
+
+def add_to(total: Gradients, gradients: Gradients) -> None:
+    """Add gradients to those of the same weights."""
+    for name, gradient in gradients.items():
+        total[name] = total[name] + gradient if name in total else gradient
 
 
 def prefixing(prefix: str, pullback: Pullback) -> Pullback:

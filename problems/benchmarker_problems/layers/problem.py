@@ -28,6 +28,8 @@ class Layered(Problem):
     recompute: bool
     microbatches: int
 
+    input: ClassVar[str] = "tokens"
+    """Array of a batch that enters the first layer."""
     output: ClassVar[str] = "logits"
     """Name of the result of `inference`."""
 
@@ -38,12 +40,6 @@ class Layered(Problem):
     @abstractmethod
     def data_bytes(self, mode: Mode, types: Precision) -> int:
         """Return the bytes of a batch that a step reads, and of the results that it writes other than gradients."""
-
-    @abstractmethod
-    def forward(
-        self, weights: Weights, batch: Batch, impl: Impl = "einsum"
-    ) -> tuple[np.ndarray, Callable[[np.ndarray], Gradients]]:
-        """Return the result in NumPy, and the function from its gradient to the gradient of each weight."""
 
     @abstractmethod
     def loss_of(self, result: np.ndarray, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
@@ -120,6 +116,12 @@ class Layered(Problem):
     def adamw(self) -> AdamW:
         """Return the settings of the optimizer."""
         return ADAMW
+
+    def forward(
+        self, weights: Weights, batch: Batch, impl: Impl = "einsum"
+    ) -> tuple[np.ndarray, Callable[[np.ndarray], Gradients]]:
+        """Return the result in NumPy, and the function from its gradient to the gradient of each weight."""
+        return self._with(impl=impl).model().forward(batch[self.input], {**weights, **batch})
 
     def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
         """Yield the result; or the loss and the gradient of each weight; or the loss before each AdamW step."""
