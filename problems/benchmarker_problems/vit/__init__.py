@@ -3,46 +3,33 @@
 As published (Dosovitskiy et al., 2021) and fine-tuned: the head on the class token is one product. Without dropout.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal, Self
 
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, Published, Work, hookimpl
+from benchmarker import Data, Mode, Precision, Problem, Published, Work, hookimpl
 from benchmarker_problems.attention import IMPL_HELP, Impl
-from benchmarker_problems.layers import (
-    DERIVED,
-    Shapes,
-    block_shapes,
-    fill,
-    linear_shapes,
-    norm_shapes,
-    require_multiples,
-    size_of,
-)
+from benchmarker_problems.layers import DERIVED, Shapes, fill, require_multiples
 from benchmarker_problems.layers.data import draw, labelled_images
-from benchmarker_problems.layers.reference import cross_entropy
-from benchmarker_problems.layers.work import (
-    Layers,
-    block_flops,
-    block_parts,
-    block_recomputed_flops,
-    block_scopes,
-    times,
-    update,
+from benchmarker_problems.layers.model import (
+    Attention,
+    Layer,
+    Linear,
+    Model,
+    Moved,
+    Norm,
+    Patches,
+    Stage,
+    transformer_block,
 )
-from benchmarker_problems.steps import (
-    ADAMW,
-    MICROBATCHES_HELP,
-    RECOMPUTE_HELP,
-    refuse_without_backward,
-    step_scopes,
-    steps_title,
-)
-from benchmarker_problems.steps.reference import steps
-from benchmarker_problems.vit.reference import forward
+from benchmarker_problems.layers.problem import Layered
+from benchmarker_problems.layers.reference import Gradients, Pullback, Weights, cross_entropy, gelu
+from benchmarker_problems.layers.work import Layers
+from benchmarker_problems.steps import MICROBATCHES_HELP, RECOMPUTE_HELP, steps_title
+from benchmarker_problems.steps.reference import Batch
 
 Size = Literal["b16", "l16"]
 SIZES: Mapping[Size, Mapping[str, int]] = {
@@ -53,12 +40,14 @@ SIZES: Mapping[Size, Mapping[str, int]] = {
 NAMES: Mapping[Size, str] = {"b16": "ViT-B/16", "l16": "ViT-L/16"}
 CHANNELS = 3
 CLASSES = 1000
+LAYER_NORM_EPS = 1e-6
+"""As in the authors' code and in torchvision; transformers has 1e-12."""
 
 _TORCHVISION = "torchvision's documentation of vit_b_16 and vit_l_16; its GFLOPS are multiply-adds"
 
 
 @dataclass(frozen=True)
-class Vit(Problem):
+class Vit(Layered):
     """ViT: forward only, forward and backward, or training with AdamW.
 
     `inference` returns the logits of every class. The loss is the mean cross-entropy.
@@ -75,6 +64,8 @@ class Vit(Problem):
         "N = (image/patch)² patches and T = N + 1 tokens, 3 times that with backward, but 2 times for the patches\n"
         "bytes = weights, images and logits once; 2·weights with backward; 7·weights with AdamW's two moments"
     )
+
+    input = "images"
 
     size: Annotated[Size, Meta(description="published size; the five options below override it")] = "b16"
     n_layer: Annotated[int, Meta(ge=1, description="transformer blocks")] = DERIVED
@@ -109,11 +100,6 @@ class Vit(Problem):
         """Numbers in a patch."""
         return CHANNELS * self.patch_size**2
 
-    @property
-    def head_dim(self) -> int:
-        """Width of one head."""
-        return self.d_model // self.n_head
-
     def title(self, mode: Mode) -> str:
         """Return the size (L layers, width d, H heads, patches of P pixels unless it is published), the mode and B."""
         sizes = {name: getattr(self, name) for name in SIZES[self.size]}
@@ -126,60 +112,29 @@ class Vit(Problem):
         what = mode.replace("forward_backward", "fwd+bwd")
         return f"{size}{inner}{classes} {what}, B={self.batch_size} {self.image_size}×{self.image_size}{impl}{steps}"
 
-    def scopes(self, mode: Mode) -> Mapping[str, int]:
-        """Return the parts of a block, which run once per layer, and those before and after the blocks."""
-        blocks = dict.fromkeys(block_scopes(self.impl), self.n_layer)
-        scopes = {"patch_embed": 1, "embed": 1, **blocks, "ln_f": 1, "head": 1}
-        return step_scopes(scopes, mode, self.microbatches)
-
-    def cost(self, mode: Mode, precision: str) -> Cost:
-        """Count the work; the backward pass has two products for each of the forward pass, but images no gradient."""
-        types = PRECISIONS[precision]
-        patches = 2 * self.batch_size * self.patches * self.patch_len * self.d_model
-        blocks = self.n_layer * block_flops(self.batch_size * self.seq_len, self.seq_len, self.d_model, self.d_ff)
-        flops = patches + blocks + 2 * self.batch_size * self.d_model * self.classes
-        weights = self.parameter_count() * types.parameter_bytes
-        images_bytes = self.batch_size * CHANNELS * self.image_size**2 * types.parameter_bytes
-        targets_bytes, logits_bytes = 4 * self.batch_size, self.batch_size * self.classes * types.compute_bytes
-        moved = {
-            "inference": weights + images_bytes + logits_bytes,
-            "forward_backward": 2 * weights + images_bytes + targets_bytes,
-            "training": ADAMW.WEIGHTS_MOVED * weights + images_bytes + targets_bytes,
-        }
-        return Cost(
-            flops=flops if mode == "inference" else 3 * flops - patches, bytes=moved[mode], samples=self.batch_size
+    def model(self) -> Model:
+        """Return the layers of a microbatch: of its patches, its tokens, and its images."""
+        batch_size, d_model = self.batch_size // self.microbatches, self.d_model
+        tokens = batch_size * self.seq_len
+        attention = Attention(self.impl, self.n_head, self.n_head, self.head_dim, self.seq_len, self.seq_len)
+        block = transformer_block(d_model, (attention,), self.d_ff, gelu, LAYER_NORM_EPS)
+        patch_embed = Patches(self.patch_size), Linear("patch_embed", self.patch_len, d_model, of_data=True)
+        head = OfClassToken(), Norm("ln_f", d_model, LAYER_NORM_EPS), Linear("head", d_model, self.classes)
+        return Model(
+            (
+                Stage(batch_size * self.patches, patch_embed),
+                Stage(tokens, (ClassToken(self.seq_len, d_model),)),
+                Stage(tokens, block, self.n_layer, unrepeated="mlp_proj"),
+                Stage(batch_size, head),
+            ),
+            loss=Stage(batch_size, (Moved("loss", self.classes),)),
         )
 
-    def parts(self, mode: Mode, precision: str) -> Mapping[str, Work]:
-        """Return the work of every scope of the model; the scopes of a block count for all blocks."""
-        backward = mode != "inference"
-        batch_size = self.batch_size // self.microbatches
-        rows = (batch_size * self.patches, batch_size * self.seq_len, batch_size)
-        patches, layers, images = (Layers(each, precision, backward) for each in rows)
-        parts = {
-            "patch_embed": patches.first_linear(self.patch_len, self.d_model),
-            "embed": layers.part(
-                0,
-                read=patches.rows * self.d_model,
-                written=layers.rows * self.d_model,
-                weights=(self.seq_len + 1) * self.d_model,
-            ),
-            **times(self.n_layer, block_parts(layers, self.seq_len, self.d_model, self.n_head, self.d_ff, self.impl)),
-            "ln_f": images.norm(self.d_model),
-            "head": images.linear(self.d_model, self.classes),
-            "loss": images.pointwise(self.classes, 0),
-        }
-        optimizer = update(ADAMW.WEIGHTS_MOVED * self.parameter_count() * layers.weight_bytes)
-        parts = {**times(self.microbatches, parts), "optimizer": optimizer}
-        return {name: parts[name] for name in self.scopes(mode)}
-
-    def refuse(self, mode: Mode) -> None:
-        """Refuse in inference what concerns the backward pass."""
-        refuse_without_backward(mode, recompute=self.recompute, microbatches=self.microbatches)
-
-    def parameter_count(self) -> int:
-        """Return the number of weights."""
-        return size_of(self.weight_shapes())
+    def data_bytes(self, mode: Mode, types: Precision) -> int:
+        """Return the bytes of the images, and of the logits or the targets."""
+        images_bytes = self.batch_size * CHANNELS * self.image_size**2 * types.parameter_bytes
+        logits_bytes = self.batch_size * self.classes * types.compute_bytes
+        return images_bytes + (logits_bytes if mode == "inference" else 4 * self.batch_size)
 
     def data(self, precision: str, rng: np.random.Generator, batches: int) -> Data:
         """Draw weights as for GPT-2, random biases and gains too, and images that can be told apart."""
@@ -200,33 +155,50 @@ class Vit(Problem):
             batch_size=5 * self.microbatches,
         )
 
-    def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
-        """Yield the logits; or the loss and the gradient of each weight; or the loss before each AdamW step."""
-        return steps(
-            data,
-            mode,
-            "logits",
-            lambda weights, batch: forward(weights, batch["images"].astype(np.float64), self),
-            lambda logits_BK, batch: cross_entropy(logits_BK, batch["targets"]),
-        )
+    def loss_of(self, result: np.ndarray, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
+        """Return the mean cross-entropy, and its gradient with respect to the logits."""
+        return cross_entropy(result, batch["targets"])
 
-    def recomputed_flops(self, *, scores: bool) -> int:
-        """Return the FLOPs that a backward pass repeats in the blocks; `scores`: fused kernels repeat Q·Kᵀ."""
-        tokens = self.batch_size * self.seq_len
-        return self.n_layer * block_recomputed_flops(
-            tokens, self.seq_len, self.d_model, self.d_ff, scores=scores, recompute=self.recompute
-        )
 
-    def weight_shapes(self) -> Shapes:
-        """Return the shape of every weight by name, in order of use; a `kernel` is [inputs, outputs]."""
-        shapes: Shapes = {
-            **linear_shapes("patch_embed", self.patch_len, self.d_model),
-            "class_token": (self.d_model,),
-            "wpe": (self.seq_len, self.d_model),
-        }
-        for layer in range(self.n_layer):
-            shapes |= block_shapes(f"h.{layer}", self.d_model, self.d_ff)
-        return shapes | norm_shapes("ln_f", self.d_model) | linear_shapes("head", self.d_model, self.classes)
+@dataclass(frozen=True)
+class ClassToken(Layer):
+    """A class token before the patches [B, N, C] of each image, and the positions: [B, T, C]."""
+
+    seq_len: int
+    width: int
+
+    def shapes(self) -> Shapes:
+        """Return the class token and the positions."""
+        return {"class_token": (self.width,), "wpe": (self.seq_len, self.width)}
+
+    def parts(self, at: Layers) -> Mapping[str, Work]:
+        """Return what is read and written."""
+        patches = at.rows - at.rows // self.seq_len
+        weights = (self.seq_len + 1) * self.width
+        return {"embed": at.part(0, read=patches * self.width, written=at.rows * self.width, weights=weights)}
+
+    def forward(self, x: np.ndarray, weights: Weights) -> tuple[np.ndarray, Pullback]:
+        """Return the tokens."""
+        class_B1C = np.broadcast_to(weights["class_token"], (len(x), 1, self.width))
+
+        def pullback(d_BTC: np.ndarray) -> tuple[np.ndarray, Gradients]:
+            return d_BTC[:, 1:], {"class_token": d_BTC[:, 0].sum(axis=0), "wpe": d_BTC.sum(axis=0)}
+
+        return np.concatenate([class_B1C, x], axis=1) + weights["wpe"], pullback
+
+
+class OfClassToken(Layer):
+    """The class token of each image, [B, C]."""
+
+    def forward(self, x: np.ndarray, weights: Weights) -> tuple[np.ndarray, Pullback]:
+        """Return the first of the tokens [B, T, C]."""
+
+        def pullback(d_BC: np.ndarray) -> tuple[np.ndarray, Gradients]:
+            d_BTC = np.zeros_like(x)
+            d_BTC[:, 0] = d_BC
+            return d_BTC, {}
+
+        return x[:, 0], pullback
 
 
 @hookimpl

@@ -19,8 +19,7 @@ from benchmarker_problems.attention.jax import FUSED_EXCLUSIONS, Kernel, fused_k
 from benchmarker_problems.layers.jax import TransformerBlock, cross_entropy, patches
 from benchmarker_problems.steps import DONE
 from benchmarker_problems.steps.jax import Weights, apply, workload
-from benchmarker_problems.vit import Vit
-from benchmarker_problems.vit.reference import LAYER_NORM_EPS
+from benchmarker_problems.vit import LAYER_NORM_EPS, Vit
 
 
 @hookimpl

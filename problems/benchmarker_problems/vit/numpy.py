@@ -1,9 +1,10 @@
 """ViT in NumPy: the functions of the reference, on BLAS, in the type of the weights."""
 
+from functools import partial
+
 from benchmarker import Case, Data, Support, Workload, hookimpl
 from benchmarker_problems.steps.numpy import DONE, workload
 from benchmarker_problems.vit import Vit
-from benchmarker_problems.vit.reference import forward
 
 
 @hookimpl
@@ -15,6 +16,4 @@ def describe_workload() -> Support:
 @hookimpl
 def build_workload(case: Case, problem: Vit, data: Data) -> Workload:
     """Build a step: the logits of one batch."""
-    return workload(
-        case, data, "logits", lambda weights, batch: forward(weights, batch["images"], problem, problem.impl)
-    )
+    return workload(case, data, "logits", partial(problem.forward, impl=problem.impl))

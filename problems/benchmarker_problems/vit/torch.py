@@ -13,8 +13,7 @@ from benchmarker_problems.attention.torch import recomputes_scores
 from benchmarker_problems.layers.torch import TransformerBlock, cross_entropy, patches
 from benchmarker_problems.steps import DONE
 from benchmarker_problems.steps.torch import load, plainly, recomputing, workload
-from benchmarker_problems.vit import Vit
-from benchmarker_problems.vit.reference import LAYER_NORM_EPS
+from benchmarker_problems.vit import LAYER_NORM_EPS, Vit
 
 
 @hookimpl
