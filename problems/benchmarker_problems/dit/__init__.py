@@ -5,36 +5,33 @@ positions, blocks conditioned by adaLN-Zero, and a prediction of noise and of th
 autoencoder and the sampler are not part of it; with classifier-free guidance, a sampler evaluates each image twice.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal, Self
 
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, Published, Work, hookimpl
+from benchmarker import Data, Mode, Precision, Problem, Published, hookimpl
 from benchmarker_problems.attention import IMPL_HELP, Impl
-from benchmarker_problems.dit.reference import FREQUENCIES, LATENT_CHANNELS, TIMESTEPS, forward, noise_loss
-from benchmarker_problems.layers import DERIVED, Shapes, fill, linear_shapes, require_multiples, size_of
+from benchmarker_problems.dit.reference import (
+    FREQUENCIES,
+    LATENT_CHANNELS,
+    TIMESTEPS,
+    Adapted,
+    Joined,
+    LabelEmbedding,
+    Positions,
+    TimeWaves,
+    noise_loss,
+)
+from benchmarker_problems.layers import DERIVED, fill, require_multiples
 from benchmarker_problems.layers.data import draw, labelled_images
-from benchmarker_problems.layers.work import (
-    Layers,
-    block_flops,
-    block_parts,
-    block_recomputed_flops,
-    block_scopes,
-    times,
-    update,
-)
-from benchmarker_problems.steps import (
-    MICROBATCHES_HELP,
-    RECOMPUTE_HELP,
-    AdamW,
-    refuse_without_backward,
-    step_scopes,
-    steps_title,
-)
-from benchmarker_problems.steps.reference import steps
+from benchmarker_problems.layers.model import Attention, Linear, Model, Moved, Patches, Pointwise, Stage, chain
+from benchmarker_problems.layers.problem import Layered
+from benchmarker_problems.layers.reference import Gradients, Weights, gelu_tanh, silu
+from benchmarker_problems.steps import MICROBATCHES_HELP, RECOMPUTE_HELP, AdamW, steps_title
+from benchmarker_problems.steps.reference import Batch
 
 Size = Literal["s2", "s4", "s8", "b2", "b4", "b8", "l2", "l4", "l8", "xl2", "xl4", "xl8"]
 WIDTHS = {"s": (12, 384, 6), "b": (12, 768, 12), "l": (24, 1024, 16), "xl": (28, 1152, 16)}
@@ -62,7 +59,7 @@ _CODE = "; parameters as the authors' train.py prints them, without the fixed po
 
 
 @dataclass(frozen=True)
-class Dit(Problem):
+class Dit(Layered):
     """DiT: one evaluation of the denoiser, forward and backward, or training with AdamW.
 
     `inference` returns the prediction, [B, H, W, noise and sigma of each channel]. The loss is the mean squared error
@@ -86,6 +83,8 @@ class Dit(Problem):
         "bytes = weights, latents, time steps, labels and prediction once; with backward the noise, and 2·weights; "
         "7·weights with AdamW's two moments"
     )
+
+    output = "prediction"
 
     size: Annotated[Size, Meta(description="published size; the five options below override it")] = "s2"
     n_layer: Annotated[int, Meta(ge=1, description="transformer blocks")] = DERIVED
@@ -132,11 +131,6 @@ class Dit(Problem):
         """Numbers in a patch of a latent; that of a prediction, of noise and sigma, has twice as many."""
         return LATENT_CHANNELS * self.patch_size**2
 
-    @property
-    def head_dim(self) -> int:
-        """Width of one head."""
-        return self.d_model // self.n_head
-
     def title(self, mode: Mode) -> str:
         """Return the size (L layers, width d, H heads, patches of P unless it is published), the mode and B."""
         sizes = {name: getattr(self, name) for name in SIZES[self.size]}
@@ -149,80 +143,70 @@ class Dit(Problem):
         what = mode.replace("forward_backward", "fwd+bwd")
         return f"{size}{inner}{classes} {what}, B={self.batch_size} {self.image_size}×{self.image_size}{impl}{steps}"
 
-    def scopes(self, mode: Mode) -> Mapping[str, int]:
-        """Return the parts of a block, which run once per layer, and those before and after the blocks."""
-        scopes = {
-            **dict.fromkeys(("patch_embed", "time_fc", "time_silu", "time_out", "label_embed"), 1),
-            **dict.fromkeys(("modulation", *block_scopes(self.impl)), self.n_layer),
-            **dict.fromkeys(("modulation_f", "ln_f", "head"), 1),
-        }
-        return step_scopes(scopes, mode, self.microbatches)
-
-    def cost(self, mode: Mode, precision: str) -> Cost:
-        """Count the work; the backward pass has two products for each of the forward pass, but data no gradient."""
-        types = PRECISIONS[precision]
-        patches = self.batch_size * self.seq_len
-        first = 2 * (patches * self.patch_len + self.batch_size * FREQUENCIES) * self.d_model
-        conditions = 2 * self.batch_size * (1 + 6 * self.n_layer + 2) * self.d_model**2
-        blocks = self.n_layer * block_flops(patches, self.seq_len, self.d_model, self.d_ff)
-        flops = first + conditions + blocks + 2 * patches * self.d_model * 2 * self.patch_len
-        weights = self.parameter_count() * types.parameter_bytes
-        latents_bytes = patches * self.patch_len * types.parameter_bytes
-        inputs_bytes = latents_bytes + 2 * 4 * self.batch_size
-        moved = {
-            "inference": weights + inputs_bytes + patches * 2 * self.patch_len * types.compute_bytes,
-            "forward_backward": 2 * weights + inputs_bytes + latents_bytes,
-            "training": self.adamw().WEIGHTS_MOVED * weights + inputs_bytes + latents_bytes,
-        }
-        return Cost(
-            flops=flops if mode == "inference" else 3 * flops - first, bytes=moved[mode], samples=self.batch_size
+    def model(self) -> Model:
+        """Return the layers of a microbatch: of its patches, and of the condition of its images."""
+        batch_size, d_model, d_ff = self.batch_size // self.microbatches, self.d_model, self.d_ff
+        patches = batch_size * self.seq_len
+        attention = (
+            Linear("attn_qkv", d_model, 3 * d_model),
+            Attention(self.impl, self.n_head, self.n_head, self.head_dim, self.seq_len, self.seq_len),
+            Linear("attn_proj", d_model, d_model, residual=True),
+        )
+        mlp = (
+            Linear("mlp_fc", d_model, d_ff),
+            Pointwise("mlp_gelu", gelu_tanh, d_ff, d_ff),
+            Linear("mlp_proj", d_ff, d_model, residual=True),
+        )
+        block = Adapted("modulation", d_model, self.seq_len, {"ln_1": attention, "ln_2": mlp})
+        patch_embed = Linear("patch_embed", self.patch_len, d_model, of_data=True)
+        head = (
+            Adapted("modulation_f", d_model, self.seq_len, {"ln_f": ()}),
+            Linear("head", d_model, 2 * self.patch_len),
+            Joined(self.side, self.patch_size),
+        )
+        condition = (
+            TimeWaves(),
+            Linear("time_fc", FREQUENCIES, d_model, of_data=True),
+            Pointwise("time_silu", silu, d_model, d_model),
+            Linear("time_out", d_model, d_model),
+            LabelEmbedding(self.classes + 1, d_model),
+        )
+        return Model(
+            (
+                Stage(patches, (Patches(self.patch_size), patch_embed, Positions(self.side, d_model))),
+                Stage(batch_size, condition),
+                Stage(patches, (block,), self.n_layer, shared=("condition",)),
+                Stage(patches, head),
+            ),
+            loss=Stage(patches, (Moved("loss", 2 * self.patch_len),)),
         )
 
-    def parts(self, mode: Mode, precision: str) -> Mapping[str, Work]:
-        """Return the work of every scope of the model; the scopes of a block count for all blocks."""
-        backward = mode != "inference"
-        batch_size = self.batch_size // self.microbatches
-        images, patches = (Layers(rows, precision, backward) for rows in (batch_size, batch_size * self.seq_len))
-        hidden = patches.rows * self.d_model
-        condition = images.rows * self.d_model
+    def forward(
+        self, weights: Weights, batch: Batch, impl: Impl = "einsum"
+    ) -> tuple[np.ndarray, Callable[[np.ndarray], Gradients]]:
+        """Return the prediction, [B, H, W, E], and the function from its gradient to the gradient of each weight."""
+        arrays = {**weights, **batch}
+        patch_embed, condition, *rest = replace(self, impl=impl).model().stages
+        x_BNC, patch_pullback = patch_embed.forward(batch["latents"], arrays)
+        condition_BC, condition_pullback = condition.forward(batch["timesteps"], arrays)
+        prediction_BHWE, pullback = chain(rest, x_BNC, {**arrays, "condition": condition_BC})
 
-        def gated_linear(inputs: int) -> Work:
-            """Return the work of a product with weights, of the gate, and of the addition to the residual."""
-            read = patches.rows * inputs + condition + hidden
-            weights = inputs * self.d_model
-            return patches.part(2 * patches.rows * weights, read=read, written=hidden, weights=weights)
+        def to_weights(d_prediction_BHWE: np.ndarray) -> Gradients:
+            d_x_BNC, gradients = pullback(d_prediction_BHWE)
+            _, d_condition = condition_pullback(gradients.pop("condition"))
+            return gradients | patch_pullback(d_x_BNC)[1] | d_condition
 
-        norm = patches.part(0, read=hidden + 2 * condition, written=hidden)
-        block = {
-            "modulation": images.linear(self.d_model, 6 * self.d_model),
-            **block_parts(patches, self.seq_len, self.d_model, self.n_head, self.d_ff, self.impl),
-            **dict.fromkeys(("ln_1", "ln_2"), norm),
-            "attn_proj": gated_linear(self.d_model),
-            "mlp_proj": gated_linear(self.d_ff),
-        }
-        parts = {
-            "patch_embed": patches.first_linear(self.patch_len, self.d_model),
-            "time_fc": images.first_linear(FREQUENCIES, self.d_model),
-            "time_silu": images.pointwise(self.d_model, self.d_model),
-            "time_out": images.linear(self.d_model, self.d_model),
-            "label_embed": images.pointwise(self.d_model, self.d_model, weights=condition),
-            **times(self.n_layer, block),
-            "modulation_f": images.linear(self.d_model, 2 * self.d_model),
-            "ln_f": norm,
-            "head": patches.linear(self.d_model, 2 * self.patch_len),
-            "loss": patches.pointwise(2 * self.patch_len, 0),
-        }
-        optimizer = update(self.adamw().WEIGHTS_MOVED * self.parameter_count() * images.weight_bytes)
-        parts = {**times(self.microbatches, parts), "optimizer": optimizer}
-        return {name: parts[name] for name in self.scopes(mode)}
+        return prediction_BHWE, to_weights
 
-    def refuse(self, mode: Mode) -> None:
-        """Refuse in inference what concerns the backward pass."""
-        refuse_without_backward(mode, recompute=self.recompute, microbatches=self.microbatches)
+    def loss_of(self, result: np.ndarray, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
+        """Return the mean squared error of the noise, and its gradient with respect to the prediction."""
+        return noise_loss(result, batch["noise"])
 
-    def parameter_count(self) -> int:
-        """Return the number of weights; the positions are fixed."""
-        return size_of(self.weight_shapes())
+    def data_bytes(self, mode: Mode, types: Precision) -> int:
+        """Return the bytes of latents, time steps and labels, and of the prediction or the noise."""
+        numbers = self.batch_size * self.seq_len * self.patch_len
+        results_bytes = 2 * numbers * types.compute_bytes if mode == "inference" else numbers * types.parameter_bytes
+        return numbers * types.parameter_bytes + 2 * 4 * self.batch_size + results_bytes
 
     def data(self, precision: str, rng: np.random.Generator, batches: int) -> Data:
         """Draw weights as for GPT-2, random biases too, and noisy latents whose noise can be found.
@@ -248,34 +232,13 @@ class Dit(Problem):
             batch_size=6 * self.microbatches,
         )
 
-    def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
-        """Yield the prediction; or the loss and the gradient of each weight; or the loss before each AdamW step."""
-        return steps(
-            data,
-            mode,
-            "prediction",
-            lambda weights, batch: forward(weights, batch, self),
-            lambda prediction_BHWE, batch: noise_loss(prediction_BHWE, batch["noise"]),
-            self.adamw(),
-        )
-
     def recomputed_flops(self, *, scores: bool, modulation: bool = True) -> int:
         """Return the FLOPs that a backward pass repeats in the blocks; `scores`: fused kernels repeat Q·Kᵀ.
 
         The last product of a block is among them: the gradient of its gate needs the result. `modulation` is whether a
         block that is computed again repeats that product, whose input is kept.
         """
-        flops = block_recomputed_flops(
-            self.batch_size * self.seq_len,
-            self.seq_len,
-            self.d_model,
-            self.d_ff,
-            scores=scores,
-            recompute=self.recompute,
-            result_needed=True,
-        )
-        repeated = 2 * self.batch_size * 6 * self.d_model**2 if self.recompute and modulation else 0
-        return self.n_layer * (flops + repeated)
+        return self.repeated_flops(scores=scores, kept=() if modulation else ("modulation",))
 
     def adamw(self) -> AdamW:
         """Return the authors' settings: no decay of the weights, and a constant learning rate.
@@ -284,23 +247,6 @@ class Dit(Problem):
         """
         rate = LEARNING_RATE * SIZES["xl2"]["d_model"] / self.d_model
         return AdamW(learning_rate=rate, beta_1=0.9, beta_2=0.999, eps=1e-8, weight_decay=0.0)
-
-    def weight_shapes(self) -> Shapes:
-        """Return the shape of every weight by name, in order of use; a `kernel` is [inputs, outputs]."""
-        shapes: Shapes = {
-            **linear_shapes("patch_embed", self.patch_len, self.d_model),
-            **linear_shapes("time_fc", FREQUENCIES, self.d_model),
-            **linear_shapes("time_out", self.d_model, self.d_model),
-            "label_embed": (self.classes + 1, self.d_model),
-        }
-        for layer in range(self.n_layer):
-            shapes |= linear_shapes(f"h.{layer}.modulation", self.d_model, 6 * self.d_model)
-            shapes |= linear_shapes(f"h.{layer}.attn_qkv", self.d_model, 3 * self.d_model)
-            shapes |= linear_shapes(f"h.{layer}.attn_proj", self.d_model, self.d_model)
-            shapes |= linear_shapes(f"h.{layer}.mlp_fc", self.d_model, self.d_ff)
-            shapes |= linear_shapes(f"h.{layer}.mlp_proj", self.d_ff, self.d_model)
-        shapes |= linear_shapes("modulation_f", self.d_model, 2 * self.d_model)
-        return shapes | linear_shapes("head", self.d_model, 2 * self.patch_len)
 
     def noisy_latents(self, rng: np.random.Generator, batches: int) -> tuple[Mapping[str, np.ndarray], ...]:
         """Return batches of `latents` x_t [B, H, W, 4], their `timesteps` t and `labels` [B], and their `noise` ε.

@@ -1,8 +1,9 @@
 """DiT in NumPy: the functions of the reference, on BLAS, in the type of the weights."""
 
+from functools import partial
+
 from benchmarker import Case, Data, Support, Workload, hookimpl
 from benchmarker_problems.dit import Dit
-from benchmarker_problems.dit.reference import forward
 from benchmarker_problems.steps.numpy import DONE, workload
 
 
@@ -15,4 +16,4 @@ def describe_workload() -> Support:
 @hookimpl
 def build_workload(case: Case, problem: Dit, data: Data) -> Workload:
     """Build a step: the prediction for one batch."""
-    return workload(case, data, "prediction", lambda weights, batch: forward(weights, batch, problem, problem.impl))
+    return workload(case, data, "prediction", partial(problem.forward, impl=problem.impl))

@@ -1,41 +1,32 @@
-"""DiT in NumPy with a handwritten backward pass, in the type of its weights: the reference of every check.
+"""The layers that only DiT has, and its tables: in NumPy, with a handwritten backward pass.
 
 Shapes: B batch, H height, W width, L channels of a latent, E of a prediction, S patches in a row and in a column, N all
 patches, C width of the model, T time steps.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
-from functools import cache, partial
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
-from benchmarker_problems.attention import Impl
+from benchmarker import Work
+from benchmarker_problems.layers import Shapes
+from benchmarker_problems.layers.model import Layer, Linear, chain, parts_of, shapes_of
 from benchmarker_problems.layers.reference import (
+    Function,
     Gradients,
-    Layer,
     Pullback,
     Weights,
-    blocks,
     embedding,
-    gelu_tanh,
     layer_norm,
-    linear,
-    mlp,
     patches,
-    prefixed,
     recomputed,
     rope_tables,
-    select,
-    self_attention,
     silu,
     sum_of_rows,
 )
-
-if TYPE_CHECKING:
-    from benchmarker_problems.dit import Dit
+from benchmarker_problems.layers.work import Layers
 
 LATENT_CHANNELS = 4
 LAYER_NORM_EPS = 1e-6
@@ -46,82 +37,123 @@ PERIOD = 10_000.0
 """The longest period of sines and cosines, divided by 2π."""
 
 
-def forward(
-    weights: Weights, batch: Mapping[str, np.ndarray], problem: Dit, impl: Impl = "einsum"
-) -> tuple[np.ndarray, Callable[[np.ndarray], Gradients]]:
-    """Return the prediction, [B, H, W, E], and the function from its gradient to the gradient of each weight."""
-    p, dtype = problem, weights["label_embed"].dtype
-    patches_BNP = patches(batch["latents"].astype(dtype), p.patch_size)
-    patches_BNC, patch_pullback = linear(patches_BNP, select(weights, "patch_embed"))
-    x_BNC = patches_BNC + position_table(p.side, p.d_model).astype(dtype)
-    condition_BC, to_embeddings = conditions(weights, batch["timesteps"], batch["labels"], dtype)
-    x_BNC, blocks_pullback = blocks(
-        x_BNC, weights, p.n_layer, lambda x_BNC, of_block: block(x_BNC, condition_BC, of_block, p.n_head, impl)
-    )
-    modulation_BE, modulation_pullback = linear(condition_BC, select(weights, "modulation_f"))
-    normed_BNC, ln_pullback = adaptive_norm(x_BNC, *np.split(modulation_BE[:, None], 2, axis=-1))
-    tiles_BNP, head_pullback = linear(normed_BNC, select(weights, "head"))
+@dataclass(frozen=True)
+class Positions(Layer):
+    """The fixed positions of the patches, added to them."""
 
-    def to_weights(d_prediction_BHWE: np.ndarray) -> Gradients:
-        d_normed_BNC, d_head = head_pullback(patches(d_prediction_BHWE, p.patch_size))
-        d_x_BNC, *d_modulation = ln_pullback(d_normed_BNC)
-        d_condition_BC, d_final = modulation_pullback(np.concatenate(d_modulation, axis=-1)[:, 0])
-        d_x_BNC, d_blocks = blocks_pullback(d_x_BNC)
-        for layer in reversed(range(p.n_layer)):
-            d_condition_BC += d_blocks.pop(f"h.{layer}.condition")
-        gradients = prefixed("modulation_f", d_final) | prefixed("head", d_head) | d_blocks
-        _, d_patch_embed = patch_pullback(d_x_BNC)
-        return gradients | prefixed("patch_embed", d_patch_embed) | to_embeddings(d_condition_BC)
+    side: int
+    width: int
 
-    return joined(tiles_BNP, p.side, p.patch_size), to_weights
+    def forward(self, x: np.ndarray, weights: Weights) -> tuple[np.ndarray, Pullback]:
+        """Return patches [B, N, C] with their positions."""
+        return x + position_table(self.side, self.width).astype(x.dtype), lambda d_x: (d_x, {})
 
 
-def conditions(
-    weights: Weights, timesteps_B: np.ndarray, labels_B: np.ndarray, dtype: np.dtype
-) -> tuple[np.ndarray, Callable[[np.ndarray], Gradients]]:
-    """Return SiLU of the sum of what time step and label give, [B, C]: the input of every modulation."""
-    inner_BC, fc_pullback = linear(time_table()[timesteps_B].astype(dtype), select(weights, "time_fc"))
-    active_BC, time_silu_pullback = silu(inner_BC)
-    time_BC, out_pullback = linear(active_BC, select(weights, "time_out"))
-    label_BC, to_table = embedding(weights["label_embed"], labels_B)
-    condition_BC, silu_pullback = silu(time_BC + label_BC)
+class TimeWaves(Layer):
+    """Cosines and sines of time steps."""
 
-    def to_weights(d_condition_BC: np.ndarray) -> Gradients:
-        d_sum_BC = silu_pullback(d_condition_BC)
-        d_active_BC, d_out = out_pullback(d_sum_BC)
-        _, d_fc = fc_pullback(time_silu_pullback(d_active_BC))
-        return {"label_embed": to_table(d_sum_BC), **prefixed("time_out", d_out), **prefixed("time_fc", d_fc)}
-
-    return condition_BC, to_weights
+    def forward(self, x: np.ndarray, weights: Weights) -> tuple[np.ndarray, Pullback]:
+        """Return the rows of time steps [B] in the table, [B, 256]."""
+        return time_table()[x].astype(weights["label_embed"].dtype), lambda _: (np.empty(0), {})
 
 
-def block(
-    x_BNC: np.ndarray, condition_BC: np.ndarray, weights: Weights, n_head: int, impl: Impl
-) -> tuple[np.ndarray, Pullback]:
-    """Apply attention and MLP; the pullback gives the gradient of `condition` with those of the weights."""
-    modulation_BE, modulation_pullback = linear(condition_BC, select(weights, "modulation"))
-    halves = np.split(modulation_BE[:, None], 2, axis=-1)
-    attention = gated(halves[0], partial(self_attention, weights=weights, n_head=n_head, impl=impl, bias_TT=None))
-    x_BNC, attention_pullback = recomputed(attention)(x_BNC)
-    x_BNC, mlp_pullback = gated(halves[1], partial(mlp, weights=weights, activation=gelu_tanh))(x_BNC)
+@dataclass(frozen=True)
+class LabelEmbedding(Layer):
+    """SiLU of the sum of what time step and label give: the condition, the input of every modulation."""
 
-    def pullback(d_x_BNC: np.ndarray) -> tuple[np.ndarray, Gradients]:
-        d_x_BNC, d_mlp = mlp_pullback(d_x_BNC)
-        d_x_BNC, d_attention = attention_pullback(d_x_BNC)
-        d_modulation_B1E = np.concatenate([half.pop("modulation") for half in (d_attention, d_mlp)], axis=-1)
-        d_condition_BC, d_modulation = modulation_pullback(d_modulation_B1E[:, 0])
-        return d_x_BNC, d_attention | d_mlp | prefixed("modulation", d_modulation) | {"condition": d_condition_BC}
+    rows: int
+    width: int
 
-    return x_BNC, pullback
+    def shapes(self) -> Shapes:
+        """Return the table of the labels."""
+        return {"label_embed": (self.rows, self.width)}
+
+    def parts(self, at: Layers) -> Mapping[str, Work]:
+        """Return what is read and written, with a row of the table for each label."""
+        return {"label_embed": at.pointwise(self.width, self.width, weights=at.rows * self.width)}
+
+    def forward(self, x: np.ndarray, weights: Weights) -> tuple[np.ndarray, Pullback]:
+        """Return the condition, [B, C]."""
+        label_BC, to_table = embedding(weights["label_embed"], weights["labels"])
+        condition_BC, silu_pullback = silu(x + label_BC)
+
+        def pullback(d_condition_BC: np.ndarray) -> tuple[np.ndarray, Gradients]:
+            d_sum_BC = silu_pullback(d_condition_BC)
+            return d_sum_BC, {"label_embed": to_table(d_sum_BC)}
+
+        return condition_BC, pullback
 
 
-def gated(modulation_B1E: np.ndarray, branch: Layer) -> Layer:
+@dataclass(frozen=True)
+class Adapted(Layer):
+    """Layers that a modulation adapts, a product of the `condition` of each image; its rows are the patches of images.
+
+    A block has two branches, each with a norm; the modulation has shift, scale and gate of each. A branch adds
+    gate·branch(norm(x)·(1 + scale) + shift) to x. An empty branch is only the norm with shift and scale.
+    """
+
+    modulation: str
+    width: int
+    seq_len: int
+    branches: Mapping[str, tuple[Layer, ...]]
+    """The layers of each branch by the name of its norm."""
+
+    @property
+    def product(self) -> Linear:
+        """The product of the condition."""
+        parts = sum(3 if branch else 2 for branch in self.branches.values())
+        return Linear(self.modulation, self.width, parts * self.width)
+
+    def shapes(self) -> Shapes:
+        """Return those of the modulation and of the branches."""
+        return shapes_of((self.product, *(layer for branch in self.branches.values() for layer in branch)))
+
+    def parts(self, at: Layers) -> Mapping[str, Work]:
+        """Return the modulation, on images; then each norm, and its branch, whose end has the gate."""
+        images = replace(at, rows=at.rows // self.seq_len)
+        hidden, condition = at.rows * self.width, images.rows * self.width
+        parts = dict(self.product.parts(images))
+        for norm, branch in self.branches.items():
+            parts[norm] = at.part(0, read=hidden + 2 * condition, written=hidden)
+            parts |= parts_of(branch, at)
+            if branch:
+                parts[next(reversed(parts))] += at.part(0, read=condition, written=0)
+        return parts
+
+    def forward(self, x: np.ndarray, weights: Weights) -> tuple[np.ndarray, Pullback]:
+        """Return what the branches give of patches [B, N, C].
+
+        The pullback gives the gradient of `condition` with those of the weights.
+        """
+        modulation_BE, modulation_pullback = self.product.forward(weights["condition"], weights)
+        shares_B1E = np.split(modulation_BE[:, None], len(self.branches), axis=-1)
+        pullbacks = []
+        for share_B1E, branch in zip(shares_B1E, self.branches.values(), strict=True):
+            adapted = gated(share_B1E, branch, weights) if branch else shifted(share_B1E)
+            x, pullback = recomputed(adapted)(x)
+            pullbacks.append(pullback)
+
+        def chained(d_x: np.ndarray) -> tuple[np.ndarray, Gradients]:
+            total: Gradients = {}
+            d_shares_B1E = []
+            for pullback in reversed(pullbacks):
+                d_x, gradients = pullback(d_x)
+                d_shares_B1E.append(gradients.pop("modulation"))
+                total |= gradients
+            d_modulation_B1E = np.concatenate(d_shares_B1E[::-1], axis=-1)
+            d_condition_BC, d_product = modulation_pullback(d_modulation_B1E[:, 0])
+            return d_x, total | d_product | {"condition": d_condition_BC}
+
+        return x, chained
+
+
+def gated(modulation_B1E: np.ndarray, branch: tuple[Layer, ...], weights: Weights) -> Function:
     """Return x + gate·branch(adaptive_norm(x, shift, scale)) as a layer whose weights include the `modulation`."""
     shift_B1C, scale_B1C, gate_B1C = np.split(modulation_B1E, 3, axis=-1)
 
     def forward(x_BNC: np.ndarray) -> tuple[np.ndarray, Pullback]:
         h_BNC, norm_pullback = adaptive_norm(x_BNC, shift_B1C, scale_B1C)
-        y_BNC, branch_pullback = branch(h_BNC)
+        y_BNC, branch_pullback = chain(branch, h_BNC, weights)
 
         def pullback(d_BNC: np.ndarray) -> tuple[np.ndarray, Gradients]:
             d_h_BNC, gradients = branch_pullback(d_BNC * gate_B1C)
@@ -132,6 +164,33 @@ def gated(modulation_B1E: np.ndarray, branch: Layer) -> Layer:
         return x_BNC + gate_B1C * y_BNC, pullback
 
     return forward
+
+
+def shifted(modulation_B1E: np.ndarray) -> Function:
+    """Return adaptive_norm(x, shift, scale) as a layer whose weight is the `modulation`."""
+
+    def forward(x_BNC: np.ndarray) -> tuple[np.ndarray, Pullback]:
+        y_BNC, norm_pullback = adaptive_norm(x_BNC, *np.split(modulation_B1E, 2, axis=-1))
+
+        def pullback(d_y_BNC: np.ndarray) -> tuple[np.ndarray, Gradients]:
+            d_x_BNC, *d_modulation = norm_pullback(d_y_BNC)
+            return d_x_BNC, {"modulation": np.concatenate(d_modulation, axis=-1)}
+
+        return y_BNC, pullback
+
+    return forward
+
+
+@dataclass(frozen=True)
+class Joined(Layer):
+    """The patches as an image."""
+
+    side: int
+    patch_size: int
+
+    def forward(self, x: np.ndarray, weights: Weights) -> tuple[np.ndarray, Pullback]:
+        """Return the image, [B, H, W, E]."""
+        return joined(x, self.side, self.patch_size), lambda d_BHWE: (patches(d_BHWE, self.patch_size), {})
 
 
 def adaptive_norm(

@@ -49,15 +49,3 @@ def norm_shapes(name: str, width: int, *, bias: bool = True) -> Shapes:
 def size_of(shapes: Shapes) -> int:
     """Return the number of parameters."""
     return sum(int(np.prod(shape)) for shape in shapes.values())
-
-
-def block_shapes(name: str, d_model: int, d_ff: int) -> Shapes:
-    """Return the shapes of a transformer block of GPT-2's kind: LayerNorm, biases, and an MLP."""
-    return {
-        **norm_shapes(f"{name}.ln_1", d_model),
-        **linear_shapes(f"{name}.attn_qkv", d_model, 3 * d_model),
-        **linear_shapes(f"{name}.attn_proj", d_model, d_model),
-        **norm_shapes(f"{name}.ln_2", d_model),
-        **linear_shapes(f"{name}.mlp_fc", d_model, d_ff),
-        **linear_shapes(f"{name}.mlp_proj", d_ff, d_model),
-    }

@@ -10,15 +10,14 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from scipy.special import erf
 
-from benchmarker_problems.attention import Impl, attend
-
 Weights = Mapping[str, np.ndarray]
 Gradients = dict[str, np.ndarray]
 Pullback = Callable[[np.ndarray], tuple[np.ndarray, Gradients]]
 """From the gradient of a result to that of the input, and to that of each weight."""
 Plain = Callable[[np.ndarray], np.ndarray]
 """The same of a layer without weights."""
-Layer = Callable[[np.ndarray], tuple[np.ndarray, Pullback]]
+Function = Callable[[np.ndarray], tuple[np.ndarray, Pullback]]
+"""A layer with its weights."""
 Activation = Callable[[np.ndarray], tuple[np.ndarray, Plain]]
 
 
@@ -173,25 +172,6 @@ def patches(images_BHWC: np.ndarray, size: int) -> np.ndarray:
     return tiles.reshape(batch_size, -1, size * size * channels)
 
 
-def self_attention(
-    x_BTC: np.ndarray, weights: Weights, n_head: int, impl: Impl, bias_TT: np.ndarray | None
-) -> tuple[np.ndarray, Pullback]:
-    """Project to queries, keys and values (`attn_qkv`), attend, and project the heads (`attn_proj`)."""
-    by_head = (*x_BTC.shape[:2], n_head, -1)
-    qkv_BTE, qkv_pullback = linear(x_BTC, select(weights, "attn_qkv"))
-    q_BTHD, k_BTHD, v_BTHD = (part.reshape(by_head) for part in np.split(qkv_BTE, 3, axis=-1))
-    heads_BTHD, attend_pullback = attend(q_BTHD, k_BTHD, v_BTHD, impl=impl, bias_Tt=bias_TT)
-    y_BTC, proj_pullback = linear(heads_BTHD.reshape(x_BTC.shape), select(weights, "attn_proj"))
-
-    def pullback(d_y_BTC: np.ndarray) -> tuple[np.ndarray, Gradients]:
-        d_heads_BTC, d_proj = proj_pullback(d_y_BTC)
-        d_qkv_BTC = [part.reshape(d_y_BTC.shape) for part in attend_pullback(d_heads_BTC.reshape(heads_BTHD.shape))]
-        d_x_BTC, d_qkv = qkv_pullback(np.concatenate(d_qkv_BTC, axis=-1))
-        return d_x_BTC, prefixed("attn_qkv", d_qkv) | prefixed("attn_proj", d_proj)
-
-    return y_BTC, pullback
-
-
 def mlp(x_C: np.ndarray, weights: Weights, activation: Activation) -> tuple[np.ndarray, Pullback]:
     """Apply two products (`mlp_fc`, `mlp_proj`) with an activation between them."""
     inner_F, fc_pullback = linear(x_C, select(weights, "mlp_fc"))
@@ -206,106 +186,12 @@ def mlp(x_C: np.ndarray, weights: Weights, activation: Activation) -> tuple[np.n
     return y_C, pullback
 
 
-def named(prefix: str, layer: Layer) -> Layer:
-    """Return the layer with a prefix added to the names of its weights' gradients."""
-
-    def with_prefix(x_C: np.ndarray) -> tuple[np.ndarray, Pullback]:
-        y_C, to_inputs = layer(x_C)
-
-        def pullback(d_y_C: np.ndarray) -> tuple[np.ndarray, Gradients]:
-            d_x_C, gradients = to_inputs(d_y_C)
-            return d_x_C, prefixed(prefix, gradients)
-
-        return y_C, pullback
-
-    return with_prefix
-
-
-def pre_norm(x_C: np.ndarray, norm: Layer, branch: Layer) -> tuple[np.ndarray, Pullback]:
-    """Return x + branch(norm(x))."""
-    h_C, norm_pullback = norm(x_C)
-    y_C, branch_pullback = branch(h_C)
-
-    def pullback(d_y_C: np.ndarray) -> tuple[np.ndarray, Gradients]:
-        d_h_C, d_branch = branch_pullback(d_y_C)
-        d_x_C, d_norm = norm_pullback(d_h_C)
-        return d_y_C + d_x_C, d_norm | d_branch
-
-    return x_C + y_C, pullback
-
-
-def post_norm(x_C: np.ndarray, norm: Layer, branch: Layer) -> tuple[np.ndarray, Pullback]:
-    """Return norm(x + branch(x))."""
-    h_C, branch_pullback = branch(x_C)
-    y_C, norm_pullback = norm(x_C + h_C)
-
-    def pullback(d_y_C: np.ndarray) -> tuple[np.ndarray, Gradients]:
-        d_h_C, d_norm = norm_pullback(d_y_C)
-        d_x_C, d_branch = branch_pullback(d_h_C)
-        return d_h_C + d_x_C, d_norm | d_branch
-
-    return y_C, pullback
-
-
-def transformer_block(
-    x_BTC: np.ndarray,
-    weights: Weights,
-    *,
-    residual: Callable[[np.ndarray, Layer, Layer], tuple[np.ndarray, Pullback]],
-    activation: Activation,
-    eps: float,
-    n_head: int,
-    impl: Impl = "einsum",
-    bias_TT: np.ndarray | None = None,
-) -> tuple[np.ndarray, Pullback]:
-    """Apply attention and MLP, each with LayerNorm before (`residual=pre_norm`) or after it (`post_norm`)."""
-
-    def norm(name: str) -> Layer:
-        return named(name, lambda x_BTC: layer_norm(x_BTC, select(weights, name), eps))
-
-    x_BTC, attention_pullback = residual(
-        x_BTC, norm("ln_1"), lambda h_BTC: self_attention(h_BTC, weights, n_head, impl, bias_TT)
-    )
-    x_BTC, mlp_pullback = residual(x_BTC, norm("ln_2"), lambda h_BTC: mlp(h_BTC, weights, activation))
-
-    def pullback(d_x_BTC: np.ndarray) -> tuple[np.ndarray, Gradients]:
-        d_x_BTC, d_mlp = mlp_pullback(d_x_BTC)
-        d_x_BTC, d_attention = attention_pullback(d_x_BTC)
-        return d_x_BTC, d_attention | d_mlp
-
-    return x_BTC, pullback
-
-
-def recomputed(layer: Layer) -> Layer:
+def recomputed(layer: Function) -> Function:
     """Return the layer with a pullback that computes it again, so that only its input is kept.
 
     If inference keeps more, its memory is returned to the operating system after each step, and cleared in the next.
     """
     return lambda x_C: (layer(x_C)[0], lambda d_y_C: layer(x_C)[1](d_y_C))  # noqa: PLW0108 - again, when it is called
-
-
-def blocks(
-    x: np.ndarray, weights: Weights, count: int, block: Callable[[np.ndarray, Weights], tuple[np.ndarray, Pullback]]
-) -> tuple[np.ndarray, Pullback]:
-    """Apply the blocks `h.0`, `h.1`, and so on.
-
-    Only their inputs are kept, so that inference takes little memory: the pullback computes each block again.
-    """
-    weights_of = [select(weights, f"h.{layer}") for layer in range(count)]
-    inputs = []
-    for of_block in weights_of:
-        inputs.append(x)
-        x = block(x, of_block)[0]
-
-    def pullback(d_x: np.ndarray) -> tuple[np.ndarray, Gradients]:
-        gradients: Gradients = {}
-        for layer in reversed(range(count)):
-            _, block_pullback = block(inputs[layer], weights_of[layer])
-            d_x, d_block = block_pullback(d_x)
-            gradients |= prefixed(f"h.{layer}", d_block)
-        return d_x, gradients
-
-    return x, pullback
 
 
 def select(weights: Weights, prefix: str) -> dict[str, np.ndarray]:

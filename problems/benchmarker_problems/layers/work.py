@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from benchmarker import PRECISIONS, Work
-from benchmarker_problems import attention
 from benchmarker_problems.quantization import WeightType, kernel_bytes
 
 
@@ -91,45 +90,3 @@ def added(several: Iterable[Mapping[str, Work]]) -> dict[str, Work]:
         for name, work in parts.items():
             total[name] = total.get(name, Work(0, 0)) + work
     return total
-
-
-def block_scopes(impl: attention.Impl) -> tuple[str, ...]:
-    """Return the parts of a transformer block of GPT-2's kind: LayerNorm and biases, and an MLP with GELU."""
-    mlp = ("ln_2", "mlp_fc", "mlp_gelu", "mlp_proj")
-    return ("ln_1", "attn_qkv", *attention.scopes(impl), "attn_proj", *mlp)
-
-
-def block_flops(tokens: int, seq_len: int, d_model: int, d_ff: int) -> int:
-    """Return the FLOPs of such a block in the forward pass, on sequences of `seq_len` tokens."""
-    return 2 * tokens * (4 * d_model**2 + 2 * d_model * d_ff + 2 * seq_len * d_model)
-
-
-def block_recomputed_flops(
-    tokens: int, seq_len: int, d_model: int, d_ff: int, *, scores: bool, recompute: bool, result_needed: bool = False
-) -> int:
-    """Return the FLOPs that a backward pass repeats: Q·Kᵀ if `scores`, as fused kernels do, and the block if asked.
-
-    The last product is repeated only if a gradient needs its result, as that of a gate after it does.
-    """
-    flops = 2 * tokens * seq_len * d_model if scores else 0
-    if not recompute:
-        return flops
-    unneeded = 0 if result_needed else 2 * tokens * d_ff * d_model
-    return flops + block_flops(tokens, seq_len, d_model, d_ff) - unneeded
-
-
-def block_parts(
-    layers: Layers, seq_len: int, d_model: int, n_head: int, d_ff: int, impl: attention.Impl
-) -> dict[str, Work]:
-    """Return the work of the parts of such a block."""
-    batch_size, head_dim = layers.rows // seq_len, d_model // n_head
-    return {
-        "ln_1": layers.norm(d_model),
-        "attn_qkv": layers.linear(d_model, 3 * d_model),
-        **attention.parts(batch_size, n_head, seq_len, head_dim, impl, layers.item_bytes, backward=layers.backward),
-        "attn_proj": layers.linear(d_model, d_model, residual=True),
-        "ln_2": layers.norm(d_model),
-        "mlp_fc": layers.linear(d_model, d_ff),
-        "mlp_gelu": layers.pointwise(d_ff, d_ff),
-        "mlp_proj": layers.linear(d_ff, d_model, residual=True),
-    }
