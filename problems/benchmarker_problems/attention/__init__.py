@@ -123,19 +123,17 @@ def parts(
     item_bytes: int,
     *,
     backward: bool,
-    kv_heads: int | None = None,
 ) -> dict[str, Work]:
-    """Return the work of the parts of attention in an implementation; `kv_heads` are those of K and V, if fewer."""
+    """Return the work of the parts of attention in an implementation."""
     flops = product_flops(batch_size, heads, seq_len, head_dim)
     rows = batch_size * seq_len * heads * head_dim * item_bytes
-    kv_rows = rows // heads * (kv_heads or heads)
     scores = batch_size * heads * seq_len * seq_len * item_bytes
     if impl == "fused":
-        return {"attn_fused": part(2 * flops, read=rows + 2 * kv_rows, written=rows, backward=backward)}
+        return {"attn_fused": part(2 * flops, read=3 * rows, written=rows, backward=backward)}
     return {
-        "attn_q_k": part(flops, read=rows + kv_rows, written=scores, backward=backward),
+        "attn_q_k": part(flops, read=2 * rows, written=scores, backward=backward),
         "attn_softmax": part(0, read=scores, written=scores, backward=backward),
-        "attn_att_v": part(flops, read=scores + kv_rows, written=rows, backward=backward),
+        "attn_att_v": part(flops, read=scores + rows, written=rows, backward=backward),
     }
 
 

@@ -1,19 +1,5 @@
 """BERT in NumPy: the functions of the reference, on BLAS, in the type of the weights."""
 
-from functools import partial
+from benchmarker_problems.layers.numpy import build_workload, describe_workload
 
-from benchmarker import Case, Data, Support, Workload, hookimpl
-from benchmarker_problems.bert import Bert
-from benchmarker_problems.steps.numpy import DONE, workload
-
-
-@hookimpl
-def describe_workload() -> Support:
-    """Return the types that BLAS supports; there is no fused attention."""
-    return Support(DONE, choices={"impl": ("einsum", "matmul")})
-
-
-@hookimpl
-def build_workload(case: Case, problem: Bert, data: Data) -> Workload:
-    """Build a step: the logits of one batch."""
-    return workload(case, data, "logits", partial(problem.forward, impl=problem.impl))
+__all__ = ["build_workload", "describe_workload"]

@@ -31,6 +31,7 @@ from benchmarker_problems.layers.reference import (
     rows_of,
     select,
     sum_of_rows,
+    swiglu,
 )
 from benchmarker_problems.layers.work import Layers, added, times
 from benchmarker_problems.quantization import WeightType
@@ -381,6 +382,15 @@ def transformer_block(
     return (
         Residual(Norm("ln_1", d_model, eps), of_attention, norm_after),
         Residual(Norm("ln_2", d_model, eps), mlp, norm_after),
+    )
+
+
+def swiglu_mlp(d_model: int, d_ff: int) -> tuple[Layer, ...]:
+    """Return two products, the first for the gate and the other factor, with SwiGLU between them; no biases."""
+    return (
+        Linear("mlp_fc", d_model, 2 * d_ff, bias=False),
+        Pointwise("mlp_swiglu", swiglu, 2 * d_ff, d_ff),
+        Linear("mlp_proj", d_ff, d_model, bias=False, residual=True),
     )
 
 

@@ -172,20 +172,6 @@ def patches(images_BHWC: np.ndarray, size: int) -> np.ndarray:
     return tiles.reshape(batch_size, -1, size * size * channels)
 
 
-def mlp(x_C: np.ndarray, weights: Weights, activation: Activation) -> tuple[np.ndarray, Pullback]:
-    """Apply two products (`mlp_fc`, `mlp_proj`) with an activation between them."""
-    inner_F, fc_pullback = linear(x_C, select(weights, "mlp_fc"))
-    active_F, activation_pullback = activation(inner_F)
-    y_C, proj_pullback = linear(active_F, select(weights, "mlp_proj"))
-
-    def pullback(d_y_C: np.ndarray) -> tuple[np.ndarray, Gradients]:
-        d_active_F, d_proj = proj_pullback(d_y_C)
-        d_x_C, d_fc = fc_pullback(activation_pullback(d_active_F))
-        return d_x_C, prefixed("mlp_fc", d_fc) | prefixed("mlp_proj", d_proj)
-
-    return y_C, pullback
-
-
 def recomputed(layer: Function) -> Function:
     """Return the layer with a pullback that computes it again, so that only its input is kept.
 

@@ -13,8 +13,7 @@ from msgspec import Meta
 from benchmarker import Problem, Published, hookimpl
 from benchmarker_problems.decoder import Decoder, Sizes
 from benchmarker_problems.generation.work import PHASE_FORMULA
-from benchmarker_problems.layers.model import Layer, Linear, Pointwise
-from benchmarker_problems.layers.reference import swiglu
+from benchmarker_problems.layers.model import Layer, swiglu_mlp
 
 Size = Literal[
     "llama-3.2-1b",
@@ -112,12 +111,8 @@ class Llama(Decoder):
         return f"Llama L={self.n_layer} d={self.d_model} H={self.n_head}/{self.n_kv_head} d_ff={self.d_ff}"
 
     def mlp(self) -> tuple[Layer, ...]:
-        """Return two products, the first for the gate and the other factor, with SwiGLU between them."""
-        return (
-            Linear("mlp_fc", self.d_model, 2 * self.d_ff, bias=False),
-            Pointwise("mlp_swiglu", swiglu, 2 * self.d_ff, self.d_ff),
-            Linear("mlp_proj", self.d_ff, self.d_model, bias=False, residual=True),
-        )
+        """Return two products with SwiGLU between them."""
+        return swiglu_mlp(self.d_model, self.d_ff)
 
     def fused_widths(self) -> dict[str, list[int]]:
         """Return the widths of queries, keys and values, and of the gate and the other factor."""

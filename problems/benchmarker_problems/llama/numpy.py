@@ -1,19 +1,5 @@
 """Llama in NumPy: the functions of the reference, on BLAS, in the type of the weights."""
 
-from functools import partial
+from benchmarker_problems.generation.numpy import build_workload, describe_workload
 
-from benchmarker import Case, Data, Support, Workload, hookimpl
-from benchmarker_problems.llama import Llama
-from benchmarker_problems.steps.numpy import DONE, workload
-
-
-@hookimpl
-def describe_workload() -> Support:
-    """Return the types that BLAS supports; there is no fused attention, and no cache."""
-    return Support(DONE, choices={"impl": ("einsum", "matmul"), "phase": ("none",)})
-
-
-@hookimpl
-def build_workload(problem: Llama, case: Case, data: Data) -> Workload:
-    """Build a step: the logits of one batch."""
-    return workload(case, data, "logits", partial(problem.forward, impl=problem.impl))
+__all__ = ["build_workload", "describe_workload"]

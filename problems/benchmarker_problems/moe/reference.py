@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from benchmarker_problems.layers.model import chain, swiglu_mlp
 from benchmarker_problems.layers.reference import (
     Gradients,
     Pullback,
     Weights,
     linear,
-    mlp,
     prefixed,
     recomputed,
     select,
-    swiglu,
 )
 
 if TYPE_CHECKING:
@@ -41,10 +40,11 @@ def mixture(x_BTC: np.ndarray, weights: Weights, problem: Moe) -> tuple[np.ndarr
     kept_NK = within_capacity(chosen_NK, problem)
     y_NC = np.zeros_like(x_NC)
     experts = []
+    expert_layers = swiglu_mlp(problem.d_model, problem.d_ff)
     for expert in range(problem.n_expert):
         sent = np.nonzero((chosen_NK == expert) & kept_NK)
         kernels = {f"mlp_{name}.kernel": weights[f"moe_{name}.kernel"][expert] for name in ("fc", "proj")}
-        y_RC, expert_pullback = recomputed(partial(mlp, weights=kernels, activation=swiglu))(x_NC[sent[0]])
+        y_RC, expert_pullback = recomputed(partial(chain, expert_layers, weights=kernels))(x_NC[sent[0]])
         y_NC[sent[0]] += gates_NK[sent][:, None] * y_RC
         experts.append((sent, y_RC, expert_pullback))
 

@@ -1,0 +1,19 @@
+"""Models of layers in NumPy: the functions of the reference, on BLAS, in the type of the weights."""
+
+from functools import partial
+
+from benchmarker import Case, Data, Support, Workload, hookimpl
+from benchmarker_problems.layers.problem import Layered
+from benchmarker_problems.steps.numpy import DONE, workload
+
+
+@hookimpl
+def describe_workload() -> Support:
+    """Return the types that BLAS supports; there is no fused attention."""
+    return Support(DONE, choices={"impl": ("einsum", "matmul")})
+
+
+@hookimpl
+def build_workload(case: Case, problem: Layered, data: Data) -> Workload:
+    """Build a step: the result for one batch."""
+    return workload(case, data, problem.output, partial(problem.forward, impl=problem.impl))
