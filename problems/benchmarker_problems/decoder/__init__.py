@@ -25,8 +25,7 @@ from benchmarker_problems.generation import (
     phase_title,
     small_lengths,
 )
-from benchmarker_problems.generation.language_model import LanguageModel
-from benchmarker_problems.generation.work import Pass
+from benchmarker_problems.generation.language_model import LanguageModel, Pass
 from benchmarker_problems.layers import DERIVED, fill, require_multiples
 from benchmarker_problems.layers.model import Embedding, Layer, Linear, Norm, Residual, Rope, TiedHead
 from benchmarker_problems.parallel import divides_batch, small_widths

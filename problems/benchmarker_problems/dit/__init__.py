@@ -27,7 +27,17 @@ from benchmarker_problems.dit.reference import (
 )
 from benchmarker_problems.layers import DERIVED, fill, require_multiples
 from benchmarker_problems.layers.data import draw, labelled_images
-from benchmarker_problems.layers.model import Attention, Linear, Model, Moved, Patches, Pointwise, Stage, chain
+from benchmarker_problems.layers.model import (
+    Attention,
+    Linear,
+    Model,
+    Moved,
+    Patches,
+    Pointwise,
+    Stage,
+    attention_and_mlp,
+    chain,
+)
 from benchmarker_problems.layers.problem import Layered
 from benchmarker_problems.layers.reference import Gradients, Weights, gelu_tanh, silu
 from benchmarker_problems.steps import MICROBATCHES_HELP, RECOMPUTE_HELP, AdamW, steps_title
@@ -145,18 +155,10 @@ class Dit(Layered):
 
     def model(self) -> Model:
         """Return the layers of a microbatch: of its patches, and of the condition of its images."""
-        batch_size, d_model, d_ff = self.batch_size // self.microbatches, self.d_model, self.d_ff
+        batch_size, d_model = self.batch_size // self.microbatches, self.d_model
         patches = batch_size * self.seq_len
-        attention = (
-            Linear("attn_qkv", d_model, 3 * d_model),
-            Attention(self.impl, self.n_head, self.n_head, self.head_dim, self.seq_len, self.seq_len),
-            Linear("attn_proj", d_model, d_model, residual=True),
-        )
-        mlp = (
-            Linear("mlp_fc", d_model, d_ff),
-            Pointwise("mlp_gelu", gelu_tanh, d_ff, d_ff),
-            Linear("mlp_proj", d_ff, d_model, residual=True),
-        )
+        heads = Attention(self.impl, self.n_head, self.n_head, self.head_dim, self.seq_len, self.seq_len)
+        attention, mlp = attention_and_mlp(d_model, (heads,), self.d_ff, gelu_tanh)
         block = Adapted("modulation", d_model, self.seq_len, {"ln_1": attention, "ln_2": mlp})
         patch_embed = Linear("patch_embed", self.patch_len, d_model, of_data=True)
         head = (

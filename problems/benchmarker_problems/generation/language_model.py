@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, ClassVar, Self
 
@@ -11,7 +11,6 @@ import numpy as np
 from benchmarker import PRECISIONS, Collective, Cost, Data, Divides, Generates, Mode, Precision, UserError
 from benchmarker_problems.generation import PAGE, Cache, Decoding, Phase, pages, token_batches
 from benchmarker_problems.generation.reference import generated
-from benchmarker_problems.generation.work import Pass, passes
 from benchmarker_problems.layers import size_of
 from benchmarker_problems.layers.data import draw
 from benchmarker_problems.layers.model import Attention, Embedding, Layer, Model, Moved, Stage
@@ -20,6 +19,40 @@ from benchmarker_problems.layers.reference import cross_entropy
 from benchmarker_problems.parallel import collectives, refuse_undivided
 from benchmarker_problems.quantization import WeightType, dequantized, quantized, types, weight_bytes
 from benchmarker_problems.steps.reference import Batch
+
+PHASE_FORMULA = "a --phase: logits of the last token only, attention to the filled cache, and bytes of that"
+
+
+@dataclass(frozen=True)
+class Pass:
+    """Passes through a model that are alike: `count` of them, each with so many tokens of every sequence.
+
+    `keys` is the mean number of positions to which a token attends, its own included; a product with a triangle of the
+    scores counts whole, as without a cache. `logits` are the positions of a sequence whose logits are computed.
+    """
+
+    count: int
+    tokens: int
+    keys: float
+    logits: int
+
+    @property
+    def cached(self) -> float:
+        """Positions of a sequence's cache that are read or written: each once."""
+        return self.keys if self.tokens == 1 else self.tokens
+
+
+def passes(problem: Any) -> tuple[Pass, ...]:
+    """Return the passes of a step."""
+    p = problem
+    if p.phase == "none":
+        return (Pass(1, p.seq_len, p.seq_len, p.seq_len),)
+    if p.phase == "decode":
+        return (Pass(1, 1, p.depth + (p.new_tokens + 1) / 2, 1),)
+    prefill = Pass(1, p.prompt_len, p.prompt_len, 1)
+    if p.phase == "prefill":
+        return (prefill,)
+    return (prefill, Pass(p.new_tokens - 1, 1, p.prompt_len + p.new_tokens / 2, 1))
 
 
 class LanguageModel(Layered, Divides, Generates):
@@ -94,16 +127,18 @@ class LanguageModel(Layered, Divides, Generates):
         A pass of a phase reads the positions of the cache that are filled, and writes those of its tokens. A step of
         `decode` counts at the mean of the positions that it goes through. Weights that no token selects are not read.
         """
-        whole, item_bytes = super().cost(mode, precision), PRECISIONS[precision].compute_bytes
+        whole = super().cost(mode, precision)
+        if self.phase == "none":
+            unread = 0 if mode == "training" else self.unread(self.tokens, precision)
+            return replace(whole, bytes=whole.bytes - unread)
+        position_bytes = 2 * self.n_layer * self.kv_heads * self.head_dim * PRECISIONS[precision].compute_bytes
         moved = tokens = 0
         for each in passes(self):
             rows = self.batch_size * each.tokens
-            cached = int(2 * self.batch_size * each.cached * self.n_layer * self.kv_heads * self.head_dim * item_bytes)
             read = self.weight_bytes(precision) - self.unread(rows, precision)
+            cached = int(self.batch_size * each.cached * position_bytes)
             moved += each.count * (read + 4 * rows + cached + 4 * self.batch_size)
             tokens += each.count * rows
-        if self.phase == "none":
-            return replace(whole, bytes=whole.bytes - (0 if mode == "training" else self.unread(tokens, precision)))
         output_tokens = self.batch_size * {"decode": 1, "generate": self.new_tokens}.get(self.phase, 0)
         return replace(
             whole,

@@ -23,8 +23,7 @@ from benchmarker_problems.generation import (
     phase_title,
     small_lengths,
 )
-from benchmarker_problems.generation.language_model import LanguageModel
-from benchmarker_problems.generation.work import PHASE_FORMULA, Pass
+from benchmarker_problems.generation.language_model import PHASE_FORMULA, LanguageModel, Pass
 from benchmarker_problems.layers import DERIVED, fill, require_multiples
 from benchmarker_problems.layers.model import Embedding, Layer, Norm, TiedHead, transformer_block
 from benchmarker_problems.layers.reference import gelu_tanh

@@ -362,26 +362,32 @@ class Residual(Layer):
         return x + y, before
 
 
+def attention_and_mlp(
+    d_model: int, attention: tuple[Layer, ...], d_ff: int, gelu: Activation
+) -> tuple[tuple[Layer, ...], tuple[Layer, ...]]:
+    """Return attention between two products, and an MLP with GELU; all products have biases."""
+    return (
+        (
+            Linear("attn_qkv", d_model, 3 * d_model),
+            *attention,
+            Linear("attn_proj", d_model, d_model, residual=True),
+        ),
+        (
+            Linear("mlp_fc", d_model, d_ff),
+            Pointwise("mlp_gelu", gelu, d_ff, d_ff),
+            Linear("mlp_proj", d_ff, d_model, residual=True),
+        ),
+    )
+
+
 def transformer_block(
     d_model: int, attention: tuple[Layer, ...], d_ff: int, gelu: Activation, eps: float, *, norm_after: bool = False
-) -> tuple[Layer, Layer]:
-    """Return a block of GPT-2's kind: attention between two products, and an MLP, each with LayerNorm; all have biases.
-
-    LayerNorm comes before each, or after its addition to the residual.
-    """
-    of_attention = (
-        Linear("attn_qkv", d_model, 3 * d_model),
-        *attention,
-        Linear("attn_proj", d_model, d_model, residual=True),
-    )
-    mlp = (
-        Linear("mlp_fc", d_model, d_ff),
-        Pointwise("mlp_gelu", gelu, d_ff, d_ff),
-        Linear("mlp_proj", d_ff, d_model, residual=True),
-    )
-    return (
-        Residual(Norm("ln_1", d_model, eps), of_attention, norm_after),
-        Residual(Norm("ln_2", d_model, eps), mlp, norm_after),
+) -> tuple[Layer, ...]:
+    """Return a block of GPT-2's kind: attention and MLP, with LayerNorm before each, or after adding the residual."""
+    branches = attention_and_mlp(d_model, attention, d_ff, gelu)
+    return tuple(
+        Residual(Norm(name, d_model, eps), branch, norm_after)
+        for name, branch in zip(("ln_1", "ln_2"), branches, strict=True)
     )
 
 

@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from benchmarker import Problem, Published, hookimpl
 from benchmarker_problems.decoder import Decoder, Sizes
-from benchmarker_problems.generation.work import PHASE_FORMULA
+from benchmarker_problems.generation.language_model import PHASE_FORMULA
 from benchmarker_problems.layers.model import Layer, swiglu_mlp
 
 Size = Literal[

@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from benchmarker import Collective, Mode, Problem, Published, Work, hookimpl
 from benchmarker_problems.decoder import Decoder, Sizes
-from benchmarker_problems.generation.work import PHASE_FORMULA
+from benchmarker_problems.generation.language_model import PHASE_FORMULA
 from benchmarker_problems.layers import DERIVED, Shapes, fill, linear_shapes
 from benchmarker_problems.layers.model import Layer
 from benchmarker_problems.layers.reference import Pullback, Weights
