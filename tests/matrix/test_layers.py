@@ -8,7 +8,7 @@ from benchmarker_problems.bert import Masked
 from benchmarker_problems.dit import reference as dit
 from benchmarker_problems.layers import model as layers
 from benchmarker_problems.layers.reference import gelu, gelu_tanh, silu
-from benchmarker_problems.layers.work import Layers
+from benchmarker_problems.layers.work import RowWork
 from benchmarker_problems.moe import Experts, Moe
 from benchmarker_problems.vit import ClassToken, OfClassToken
 
@@ -119,7 +119,7 @@ def test_both_implementations_of_attention_agree_and_repeat_keys_and_values_by_g
 
 
 def test_work_of_layers_by_hand():
-    at = Layers(B * T, "mixed_bf16", backward=False, weight_type="int8")
+    at = RowWork(B * T, "mixed_bf16", backward=False, weight_type="int8")
     linear = layers.Linear("x", C, F, residual=True).parts(at)
     # An int8 kernel has a scale of 4 bytes for each output; the residual is as wide as the outputs.
     kernel_bytes = C * F + 4 * F
@@ -129,7 +129,7 @@ def test_work_of_layers_by_hand():
     cache = layers.Moved("cache_write", 6, 6, 6).parts(at)["cache_write"]
     assert (cache.bytes, cache.cache_bytes) == (2 * 10 * 12, 2 * 10 * 6)
     decode = layers.Attention("fused", H, K, D, tokens=1, keys=8.5, cached=True).parts(
-        Layers(B, "bf16", backward=False)
+        RowWork(B, "bf16", backward=False)
     )
     keys_and_values = 2 * 2 * 2 * 17 * K * D // 2
     assert decode == {
@@ -177,8 +177,8 @@ def test_gradients_of_a_model_add_up_those_of_weights_that_two_layers_share():
 
 def test_blocks_that_are_computed_again_repeat_all_but_what_is_kept():
     scores, products = 2 * B * H * T * T * D, 2 * B * T * (4 * C * C + 2 * C * F)
-    assert model(3).repeated_flops(scores=False, recompute=False) == 0
-    assert model(3).repeated_flops(scores=True, recompute=False) == 3 * scores
-    assert model(3).repeated_flops(scores=True, recompute=True) == 3 * (products + 3 * scores)
-    ended = model(3, unrepeated="mlp_proj").repeated_flops(scores=False, recompute=True, kept=("attn_qkv",))
+    assert model(3).recomputed_flops(scores=False, recompute=False) == 0
+    assert model(3).recomputed_flops(scores=True, recompute=False) == 3 * scores
+    assert model(3).recomputed_flops(scores=True, recompute=True) == 3 * (products + 3 * scores)
+    ended = model(3, unrepeated="mlp_proj").recomputed_flops(scores=False, recompute=True, kept=("attn_qkv",))
     assert ended == 3 * (products + 2 * scores - 2 * B * T * (C * F + 3 * C * C))

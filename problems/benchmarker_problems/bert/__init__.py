@@ -16,22 +16,11 @@ from benchmarker import Data, Mode, Precision, Problem, Published, Work, hookimp
 from benchmarker_problems.attention import IMPL_HELP, Impl
 from benchmarker_problems.layers import DERIVED, fill, require_multiples
 from benchmarker_problems.layers.data import draw, sequences
-from benchmarker_problems.layers.model import (
-    Attention,
-    Embedding,
-    Layer,
-    Linear,
-    Model,
-    Moved,
-    Norm,
-    Pointwise,
-    Stage,
-    TiedHead,
-    transformer_block,
-)
+from benchmarker_problems.layers.layer import Attention, Embedding, Layer, Linear, Moved, Norm, Pointwise, TiedHead
+from benchmarker_problems.layers.model import Model, Stage, transformer_block
 from benchmarker_problems.layers.problem import Layered
 from benchmarker_problems.layers.reference import Gradients, Pullback, Weights, cross_entropy, gelu
-from benchmarker_problems.layers.work import Layers
+from benchmarker_problems.layers.work import RowWork
 from benchmarker_problems.steps import MICROBATCHES_HELP, RECOMPUTE_HELP, AdamW, steps_title
 from benchmarker_problems.steps.reference import Batch
 
@@ -229,13 +218,6 @@ class Bert(Layered):
         loss, d_logits_NV = cross_entropy(logits_NV, batch["targets"])
         return loss, pullback(d_logits_NV)[0]
 
-    def recomputed_flops(self, *, scores: bool, qkv: bool = True) -> int:
-        """Return the FLOPs that a backward pass repeats in the blocks; `scores`: fused kernels repeat Q·Kᵀ.
-
-        `qkv` is whether a block that is computed again repeats its first product, whose input is kept.
-        """
-        return self.repeated_flops(scores=scores, kept=() if qkv else ("attn_qkv",))
-
     def within_microbatches(self, data: Data) -> Data:
         """Return the data with the indices of masked tokens counted from the first token of their microbatch."""
         tokens = self.batch_size // self.microbatches * self.seq_len
@@ -278,7 +260,7 @@ class Masked(Layer):
 
     width: int
 
-    def parts(self, at: Layers) -> Mapping[str, Work]:
+    def parts(self, at: RowWork) -> Mapping[str, Work]:
         """Return what is read and written."""
         return {"gather_masked": at.pointwise(self.width, self.width)}
 

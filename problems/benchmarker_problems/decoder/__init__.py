@@ -27,7 +27,7 @@ from benchmarker_problems.generation import (
 )
 from benchmarker_problems.generation.language_model import LanguageModel, Pass
 from benchmarker_problems.layers import DERIVED, fill, require_multiples
-from benchmarker_problems.layers.model import Embedding, Layer, Linear, Norm, Residual, Rope, TiedHead
+from benchmarker_problems.layers.layer import Embedding, Layer, Linear, Norm, Residual, Rope, TiedHead
 from benchmarker_problems.parallel import divides_batch, small_widths
 from benchmarker_problems.quantization import WeightTypeOption, require_quantizable
 from benchmarker_problems.steps import MICROBATCHES_HELP, RECOMPUTE_HELP, steps_title

@@ -27,17 +27,8 @@ from benchmarker_problems.dit.reference import (
 )
 from benchmarker_problems.layers import DERIVED, fill, require_multiples
 from benchmarker_problems.layers.data import draw, labelled_images
-from benchmarker_problems.layers.model import (
-    Attention,
-    Linear,
-    Model,
-    Moved,
-    Patches,
-    Pointwise,
-    Stage,
-    attention_and_mlp,
-    chain,
-)
+from benchmarker_problems.layers.layer import Attention, Linear, Moved, Patches, Pointwise, chain
+from benchmarker_problems.layers.model import Model, Stage, attention_and_mlp
 from benchmarker_problems.layers.problem import Layered
 from benchmarker_problems.layers.reference import Gradients, Weights, gelu_tanh, silu
 from benchmarker_problems.steps import MICROBATCHES_HELP, RECOMPUTE_HELP, AdamW, steps_title
@@ -177,6 +168,7 @@ class Dit(Layered):
             (
                 Stage(patches, (Patches(self.patch_size), patch_embed, Positions(self.side, d_model))),
                 Stage(batch_size, condition),
+                # The last product of a block is repeated too: the gradient of its gate needs the result.
                 Stage(patches, (block,), self.n_layer, shared=("condition",)),
                 Stage(patches, head),
             ),
@@ -233,14 +225,6 @@ class Dit(Layered):
             classes=7,
             batch_size=6 * self.microbatches,
         )
-
-    def recomputed_flops(self, *, scores: bool, modulation: bool = True) -> int:
-        """Return the FLOPs that a backward pass repeats in the blocks; `scores`: fused kernels repeat Q·Kᵀ.
-
-        The last product of a block is among them: the gradient of its gate needs the result. `modulation` is whether a
-        block that is computed again repeats that product, whose input is kept.
-        """
-        return self.repeated_flops(scores=scores, kept=() if modulation else ("modulation",))
 
     def adamw(self) -> AdamW:
         """Return the authors' settings: no decay of the weights, and a constant learning rate.

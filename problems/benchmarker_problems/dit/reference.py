@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarker import Work
 from benchmarker_problems.layers import Shapes
-from benchmarker_problems.layers.model import Layer, Linear, chain, parts_of, shapes_of
+from benchmarker_problems.layers.layer import Layer, Linear, chain, parts_of, shapes_of
 from benchmarker_problems.layers.reference import (
     Function,
     Gradients,
@@ -26,7 +26,7 @@ from benchmarker_problems.layers.reference import (
     silu,
     sum_of_rows,
 )
-from benchmarker_problems.layers.work import Layers
+from benchmarker_problems.layers.work import RowWork
 
 LATENT_CHANNELS = 4
 LAYER_NORM_EPS = 1e-6
@@ -68,7 +68,7 @@ class LabelEmbedding(Layer):
         """Return the table of the labels."""
         return {"label_embed": (self.rows, self.width)}
 
-    def parts(self, at: Layers) -> Mapping[str, Work]:
+    def parts(self, at: RowWork) -> Mapping[str, Work]:
         """Return what is read and written, with a row of the table for each label."""
         return {"label_embed": at.pointwise(self.width, self.width, weights=at.rows * self.width)}
 
@@ -108,7 +108,7 @@ class Adapted(Layer):
         """Return those of the modulation and of the branches."""
         return shapes_of((self.product, *(layer for branch in self.branches.values() for layer in branch)))
 
-    def parts(self, at: Layers) -> Mapping[str, Work]:
+    def parts(self, at: RowWork) -> Mapping[str, Work]:
         """Return the modulation, on images; then each norm, and its branch, whose end has the gate."""
         images = replace(at, rows=at.rows // self.seq_len)
         hidden, condition = at.rows * self.width, images.rows * self.width

@@ -16,7 +16,7 @@ from msgspec import Meta
 from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, Work, hookimpl
 from benchmarker_problems.dlrm.reference import TABLES, steps
 from benchmarker_problems.layers import DERIVED, Shapes, fill, linear_shapes, size_of
-from benchmarker_problems.layers.work import Layers, update
+from benchmarker_problems.layers.work import RowWork, update
 
 Size = Literal["small", "synthetic", "mlperf"]
 SIZES: Mapping[Size, Mapping[str, Any]] = {
@@ -167,7 +167,7 @@ class Dlrm(Problem):
 
     def parts(self, mode: Mode, precision: str) -> Mapping[str, Work]:
         """Return the work of every scope; rows that are looked up often count once."""
-        layers = Layers(self.batch_size, precision, mode != "inference")
+        layers = RowWork(self.batch_size, precision, mode != "inference")
         item = layers.weight_bytes
         bags = self.tables * self.embedding_dim
         rows_bytes = self.distinct_rows * self.embedding_dim * item

@@ -13,7 +13,8 @@ from benchmarker_problems.generation import PAGE, Cache, Decoding, Phase, pages,
 from benchmarker_problems.generation.reference import generated
 from benchmarker_problems.layers import size_of
 from benchmarker_problems.layers.data import draw
-from benchmarker_problems.layers.model import Attention, Embedding, Layer, Model, Moved, Stage
+from benchmarker_problems.layers.layer import Attention, Embedding, Layer, Moved
+from benchmarker_problems.layers.model import Model, Stage
 from benchmarker_problems.layers.problem import Layered
 from benchmarker_problems.layers.reference import cross_entropy
 from benchmarker_problems.parallel import collectives, refuse_undivided
@@ -40,19 +41,6 @@ class Pass:
     def cached(self) -> float:
         """Positions of a sequence's cache that are read or written: each once."""
         return self.keys if self.tokens == 1 else self.tokens
-
-
-def passes(problem: Any) -> tuple[Pass, ...]:
-    """Return the passes of a step."""
-    p = problem
-    if p.phase == "none":
-        return (Pass(1, p.seq_len, p.seq_len, p.seq_len),)
-    if p.phase == "decode":
-        return (Pass(1, 1, p.depth + (p.new_tokens + 1) / 2, 1),)
-    prefill = Pass(1, p.prompt_len, p.prompt_len, 1)
-    if p.phase == "prefill":
-        return (prefill,)
-    return (prefill, Pass(p.new_tokens - 1, 1, p.prompt_len + p.new_tokens / 2, 1))
 
 
 class LanguageModel(Layered, Divides, Generates):
@@ -89,13 +77,24 @@ class LanguageModel(Layered, Divides, Generates):
     def unread(self, rows: int, precision: str) -> int:
         """Return the bytes of weights that a pass of so many tokens does not read."""
 
+    def passes(self) -> tuple[Pass, ...]:
+        """Return the passes of a step: the prompt, and the tokens after it."""
+        if self.phase == "none":
+            return (Pass(1, self.seq_len, self.seq_len, self.seq_len),)
+        if self.phase == "decode":
+            return (Pass(1, 1, self.depth + (self.new_tokens + 1) / 2, 1),)
+        prefill = Pass(1, self.prompt_len, self.prompt_len, 1)
+        if self.phase == "prefill":
+            return (prefill,)
+        return (prefill, Pass(self.new_tokens - 1, 1, self.prompt_len + self.new_tokens / 2, 1))
+
     def model(self) -> Model:
         """Return the layers that a microbatch goes through in the first pass."""
-        return self.model_of(passes(self)[0])
+        return self.model_of(self.passes()[0])
 
     def models(self) -> Iterable[tuple[int, Model]]:
-        """Return the passes of a step: the prompt, and the tokens after it."""
-        return [(each.count, self.model_of(each)) for each in passes(self)]
+        """Return how often each pass runs, and its layers."""
+        return [(each.count, self.model_of(each)) for each in self.passes()]
 
     def model_of(self, each: Pass) -> Model:
         """Return the layers that a microbatch goes through in a pass; a phase then chooses the next token."""
@@ -133,7 +132,7 @@ class LanguageModel(Layered, Divides, Generates):
             return replace(whole, bytes=whole.bytes - unread)
         position_bytes = 2 * self.n_layer * self.kv_heads * self.head_dim * PRECISIONS[precision].compute_bytes
         moved = tokens = 0
-        for each in passes(self):
+        for each in self.passes():
             rows = self.batch_size * each.tokens
             read = self.weight_bytes(precision) - self.unread(rows, precision)
             cached = int(self.batch_size * each.cached * position_bytes)

@@ -25,7 +25,8 @@ from benchmarker_problems.generation import (
 )
 from benchmarker_problems.generation.language_model import PHASE_FORMULA, LanguageModel, Pass
 from benchmarker_problems.layers import DERIVED, fill, require_multiples
-from benchmarker_problems.layers.model import Embedding, Layer, Norm, TiedHead, transformer_block
+from benchmarker_problems.layers.layer import Embedding, Layer, Norm, TiedHead
+from benchmarker_problems.layers.model import transformer_block
 from benchmarker_problems.layers.reference import gelu_tanh
 from benchmarker_problems.parallel import divides_batch, small_widths
 from benchmarker_problems.quantization import WeightTypeOption, require_quantizable

@@ -104,13 +104,12 @@ class Layered(Problem):
         """Return the bytes of the weights as they are stored."""
         return self.parameter_count() * PRECISIONS[precision].parameter_bytes
 
-    def recomputed_flops(self, *, scores: bool) -> int:
-        """Return the FLOPs that a backward pass repeats in the blocks; `scores`: fused kernels repeat Q·Kᵀ."""
-        return self.repeated_flops(scores=scores)
+    def recomputed_flops(self, *, scores: bool, kept: tuple[str, ...] = ()) -> int:
+        """Return the FLOPs that a backward pass repeats in the blocks, but for products that are `kept`.
 
-    def repeated_flops(self, *, scores: bool, kept: tuple[str, ...] = ()) -> int:
-        """Return the FLOPs that a backward pass repeats in the blocks, but for products that are `kept`."""
-        flops = self.model().repeated_flops(scores=scores, recompute=self.recompute, kept=kept)
+        `scores`: fused kernels repeat Q·Kᵀ.
+        """
+        flops = self.model().recomputed_flops(scores=scores, recompute=self.recompute, kept=kept)
         return self.microbatches * flops
 
     def adamw(self) -> AdamW:

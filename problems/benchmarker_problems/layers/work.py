@@ -8,7 +8,7 @@ from benchmarker_problems.quantization import WeightType, kernel_bytes
 
 
 @dataclass(frozen=True)
-class Layers:
+class RowWork:
     """Work of layers that act on every one of `rows` (such as tokens) alike.
 
     The backward pass has two products for each product of the forward pass. It reads the inputs and the gradients of

@@ -13,7 +13,8 @@ from msgspec import Meta
 from benchmarker import Problem, Published, hookimpl
 from benchmarker_problems.decoder import Decoder, Sizes
 from benchmarker_problems.generation.language_model import PHASE_FORMULA
-from benchmarker_problems.layers.model import Layer, swiglu_mlp
+from benchmarker_problems.layers.layer import Layer
+from benchmarker_problems.layers.model import swiglu_mlp
 
 Size = Literal[
     "llama-3.2-1b",

@@ -16,9 +16,9 @@ from benchmarker import Collective, Mode, Problem, Published, Work, hookimpl
 from benchmarker_problems.decoder import Decoder, Sizes
 from benchmarker_problems.generation.language_model import PHASE_FORMULA
 from benchmarker_problems.layers import DERIVED, Shapes, fill, linear_shapes
-from benchmarker_problems.layers.model import Layer
+from benchmarker_problems.layers.layer import Layer
 from benchmarker_problems.layers.reference import Pullback, Weights
-from benchmarker_problems.layers.work import Layers
+from benchmarker_problems.layers.work import RowWork
 from benchmarker_problems.moe.reference import mixture
 from benchmarker_problems.quantization import kernel_bytes
 
@@ -200,7 +200,7 @@ class Experts(Layer):
             "moe_proj.kernel": (p.n_expert, p.d_ff, p.d_model),
         }
 
-    def parts(self, at: Layers) -> Mapping[str, Work]:
+    def parts(self, at: RowWork) -> Mapping[str, Work]:
         """Return the work of the scopes; of the experts, that of the weights that are used."""
         p, tokens = self.problem, at.rows
         rows = p.slot_count(tokens) if p.dispatch == "capacity" else tokens * p.top_k

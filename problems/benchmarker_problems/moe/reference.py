@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarker_problems.layers.model import chain, swiglu_mlp
+from benchmarker_problems.layers.layer import chain
+from benchmarker_problems.layers.model import swiglu_mlp
 from benchmarker_problems.layers.reference import (
     Gradients,
     Pullback,

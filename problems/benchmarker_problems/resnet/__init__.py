@@ -15,7 +15,7 @@ from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, Published, Work, 
 from benchmarker_problems.conv import LAYOUT_HELP, Layout
 from benchmarker_problems.layers import Shapes, linear_shapes, norm_shapes, size_of
 from benchmarker_problems.layers.reference import cross_entropy
-from benchmarker_problems.layers.work import Layers, update
+from benchmarker_problems.layers.work import RowWork, update
 from benchmarker_problems.resnet.reference import forward
 from benchmarker_problems.steps import DONE, Sgd, is_statistic
 from benchmarker_problems.steps.reference import steps
@@ -240,7 +240,7 @@ class Resnet(Problem):
             found[name] = found.get(name, Work(0, 0)) + work
 
         for conv in self.convs:
-            positions = Layers(self.batch_size * conv.out_size**2, precision, backward)
+            positions = RowWork(self.batch_size * conv.out_size**2, precision, backward)
             read = self.batch_size * conv.in_size**2 * conv.inputs
             flops = 2 * positions.rows * conv.weights
             work = positions.part(flops, read=read, written=positions.rows * conv.outputs, weights=conv.weights)
@@ -250,7 +250,7 @@ class Resnet(Problem):
             add(conv.scope, work)
             summed = 1 + (conv in self.ends)
             add(conv.norm, positions.pointwise(summed * conv.outputs, conv.outputs, weights=2 * conv.outputs))
-        images = Layers(self.batch_size, precision, backward)
+        images = RowWork(self.batch_size, precision, backward)
         add("stem_pool", images.pointwise(self.stem.out_size**2 * self.width, self.pooled_size**2 * self.width))
         features = self.last.outputs
         add("pool", images.pointwise(self.last.out_size**2 * features, features))

@@ -14,20 +14,11 @@ from benchmarker import Data, Mode, Precision, Problem, Published, Work, hookimp
 from benchmarker_problems.attention import IMPL_HELP, Impl
 from benchmarker_problems.layers import DERIVED, Shapes, fill, require_multiples
 from benchmarker_problems.layers.data import draw, labelled_images
-from benchmarker_problems.layers.model import (
-    Attention,
-    Layer,
-    Linear,
-    Model,
-    Moved,
-    Norm,
-    Patches,
-    Stage,
-    transformer_block,
-)
+from benchmarker_problems.layers.layer import Attention, Layer, Linear, Moved, Norm, Patches
+from benchmarker_problems.layers.model import Model, Stage, transformer_block
 from benchmarker_problems.layers.problem import Layered
 from benchmarker_problems.layers.reference import Gradients, Pullback, Weights, cross_entropy, gelu
-from benchmarker_problems.layers.work import Layers
+from benchmarker_problems.layers.work import RowWork
 from benchmarker_problems.steps import MICROBATCHES_HELP, RECOMPUTE_HELP, steps_title
 from benchmarker_problems.steps.reference import Batch
 
@@ -171,7 +162,7 @@ class ClassToken(Layer):
         """Return the class token and the positions."""
         return {"class_token": (self.width,), "wpe": (self.seq_len, self.width)}
 
-    def parts(self, at: Layers) -> Mapping[str, Work]:
+    def parts(self, at: RowWork) -> Mapping[str, Work]:
         """Return what is read and written."""
         patches = at.rows - at.rows // self.seq_len
         weights = (self.seq_len + 1) * self.width
