@@ -75,8 +75,9 @@ class Layered(Problem):
             times(self.microbatches * count, model.parts(precision, backward=backward))
             for count, model in self.models()
         )
-        moved = update(self.adamw().WEIGHTS_MOVED * self.weight_bytes(precision))
-        return parts | ({"optimizer": moved} if mode == "training" else {})
+        if mode == "training":
+            parts["optimizer"] = update(self.adamw().WEIGHTS_MOVED * self.weight_bytes(precision))
+        return parts
 
     def cost(self, mode: Mode, precision: str) -> Cost:
         """Count the work: the FLOPs of all parts, and weights, data and results once."""
