@@ -105,7 +105,7 @@ class Node(ABC):
 
     @abstractmethod
     def end(self) -> None:
-        """End its ranks, and what they started, and then its samplers."""
+        """End its ranks, and what they started, and gather what its meters have read."""
 
 
 class LocalNode(Node):
@@ -170,7 +170,6 @@ class LocalNode(Node):
             ]
             self.readings = Readings([*self._sampling.gather(), *silent], self._sampling.rest_ns, self._cards)
             self._sampling = None
-        self._samplers.close()
 
 
 def sample_all(nodes: Sequence[Node], case: Case) -> None:
@@ -181,7 +180,7 @@ def sample_all(nodes: Sequence[Node], case: Case) -> None:
     wait(nodes, ANSWER_S + rest_s, lambda node: node.probes is not None)
     for node in nodes:
         if node.lost:
-            raise LostNodeError(node.name or "", node.lost)
+            raise LostNodeError(node.name, node.lost)
 
 
 def end_trial(nodes: Sequence[Node]) -> None:

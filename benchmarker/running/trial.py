@@ -117,12 +117,11 @@ def _run(context: Context, process: Process, builders: Sequence[RecordBuilder]) 
         on_event(event)
 
     task = Task(kind="trial", framework=first.framework, cases=process.cases, seed=process.seed)
-    start = time.monotonic()
     rest_s = 0.0
     with context.nodes(first) as nodes:
+        start = time.monotonic()
         for builder in builders:
             builder.machines = [node.machine for node in nodes if node.machine]
-        kills = counters.oom_kills()
         try:
             if len(process.cases) == 1 and samplers.meters(measuring.power):
                 on_event(StageBegan("rest"))
@@ -131,6 +130,7 @@ def _run(context: Context, process: Process, builders: Sequence[RecordBuilder]) 
                 if any(probe.channels for node in nodes for probe in (node.probes or {}).values()):
                     rest_s = time.monotonic() - start
                     dispatch(StageEnded("rest", rest_s))
+            kills = counters.oom_kills()
             ending = run_group(nodes, task, measuring.timeout_s, logs, dispatch, context.down)
         except LostNodeError as error:
             ending = Ending(None, False, time.monotonic() - start, node=error.node, lost=str(error))

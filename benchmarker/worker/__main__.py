@@ -90,9 +90,9 @@ def _profile(task: Task, events: Events, parent: Parent) -> None:
         folder = folder_of(Path(task.folder), task.rank)
         folder.mkdir()
         with stages("open"):
-            groups.append(open_case(task, case, stages, parent, folder))
-        (group,) = groups
-        events.send(group.bench.describe())
+            group = open_case(task, case, stages, parent, folder)
+            groups.append(group)
+            events.send(group.bench.describe())
         group.coordinate(lambda: _trace(group, stages))
         events.send(protocol.Done())
 

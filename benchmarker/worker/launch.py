@@ -8,9 +8,9 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import msgspec
 
@@ -19,9 +19,6 @@ from benchmarker.api.case import Case
 from benchmarker.machine import gpus
 from benchmarker.worker.pipes import Child, Lines, listen
 from benchmarker.worker.protocol import Event, InvalidLineError, Task, event_of
-
-if TYPE_CHECKING:
-    from benchmarker.power.samplers import Readings
 
 GRACE_S = 2.0
 """Time that a worker is given after its timeout to send the blocks that it has."""
@@ -39,7 +36,7 @@ class Ending:
     `fault` states, if it is not empty, why the worker was ended: what it sent is not valid. Of several ranks, all this
     is about the `rank` that failed, None if it is not known; `where` says where the ranks were at the timeout. Over
     several nodes, `node` is that of the rank, and `lost` states, if it is not empty, why it was lost; the exit status
-    is then not known. `readings` are what the meters of each node read, by its name, as far as they arrived.
+    is then not known.
     """
 
     exit: int | None
@@ -50,7 +47,6 @@ class Ending:
     where: str = ""
     node: str | None = None
     lost: str = ""
-    readings: Mapping[str, Readings] = field(default_factory=dict)
 
 
 def run_worker(
