@@ -10,7 +10,7 @@ import click
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.comparisons import classical_output, family_output, speedups_output
-from benchmarker.cli.display.output import ALL, TOP, Output, output_options, verbose_option
+from benchmarker.cli.display.output import ALL, Output, View, output_options, verbose_option
 from benchmarker.cli.options.judging import judging_options, known_metric, rules_of, status_of, verdicts_of
 from benchmarker.cli.options.results import pool_option, refuse_empty, results_argument, tell_unread, traces_of
 from benchmarker.cli.options.types import Choice, File
@@ -73,8 +73,8 @@ def command(
     classically: bool,
     speedup: bool,
     plot: Path | None,
-    wide: bool,
     verbose: bool,
+    view: View,
     **judging: Any,
 ) -> Output:
     """Compare stored records: the contender is faster, slower, the same within δ, or undecided.
@@ -92,7 +92,7 @@ def command(
     if traces := traces_of(results):
         options = {"--by": by, "--baseline": baseline, "--fail-on": fail_on, "--plot": plot, "--speedup": speedup}
         options |= {"--classical": classically, "--unit=block": unit == "block"}
-        return _compare_traces(traces, level, [name for name, value in options.items() if value], wide=wide)
+        return _compare_traces(traces, level, [name for name, value in options.items() if value], view)
     if baseline is not None and by is None:
         raise UserError(
             "--baseline is a value of the axis that --by names; without --by, the first RESULT is the baseline"
@@ -140,13 +140,16 @@ def command(
     )
     tables = [table for match in made.matches if (table := classical(match))] if described else []
     status = 1 if faults else status_of([*family.comparisons, *family.geometric_means], unwanted, strict)
-    parts = (speedups_output if speedup else family_output)(family, wide=wide, verbose=verbose)
+    if speedup:
+        parts = speedups_output(family, wide=view.wide, verbose=verbose)
+    else:
+        parts = family_output(family, wide=view.wide, verbose=verbose, tabular=not view.is_text)
     described_parts = classical_output(tables, tests=classically) if tables else ()
     data = {"family": family, **({"classical": tables} if described else {})}
     return Output(chain(parts, described_parts), data, status)
 
 
-def _compare_traces(traces: list[Path], level: Level, given: list[str], *, wide: bool) -> Output:
+def _compare_traces(traces: list[Path], level: Level, given: list[str], view: View) -> Output:
     """Return what differs between two traces."""
     from benchmarker.cli.display.profile_difference import difference_output
     from benchmarker.cli.display.profile_filters import Filters
@@ -156,4 +159,4 @@ def _compare_traces(traces: list[Path], level: Level, given: list[str], *, wide:
     if given:
         raise UserError(f"one trace of each side gives no verdict: leave {', '.join(given)} out, or compare records")
     by = ["leaf", "phase"] if level == "scope" else ["name", "category"]
-    return difference_output(traces, by, Filters(), top=TOP, wide=wide)
+    return difference_output(traces, by, Filters(), top=view.top, wide=view.wide)

@@ -68,9 +68,8 @@ def command(result: Path, rows: int, wide: bool) -> Output:
     if not len(table):
         raise UserError(f"{path}: the time series contains no readings")
     table.insert(0, "time_s", line.seconds())
-    return Output(
-        _parts(table, line.channels, rows, wide=wide), lambda: plain(table), csv=frame_table(table, wide=True)
-    )
+    parts = _parts(table, line.channels, rows, wide=wide)
+    return Output(parts, lambda: plain(table), csv=lambda: frame_table(table, wide=True))
 
 
 def _parts(

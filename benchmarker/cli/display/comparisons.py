@@ -44,11 +44,18 @@ LONGEST = 16
 """Longest name of a side that is the heading of its column."""
 
 
-def family_output(family: Family, *, wide: bool = False, verbose: bool = False) -> Iterator[Part]:
-    """Yield one comparison as a paragraph, several as a table; `verbose` adds the tests."""
+def family_output(
+    family: Family, *, wide: bool = False, verbose: bool = False, tabular: bool = False
+) -> Iterator[Part]:
+    """Yield one comparison as a paragraph, several as a table; one also as a table if `tabular`.
+
+    `verbose` adds the tests.
+    """
     comparisons = family.comparisons
     if len(comparisons) == 1:
         yield from _one_output(comparisons[0], family.shared, verbose=verbose)
+        if tabular:
+            yield _table(comparisons, wide=wide, verbose=verbose)
     elif comparisons:
         yield from _several_output(family, wide=wide, verbose=verbose)
     yield from _left_out_output(family)
@@ -106,16 +113,36 @@ def _several_output(family: Family, *, wide: bool, verbose: bool) -> Iterator[Pa
     rounds = list(dict.fromkeys(map(numbers, comparisons)))
     same = [f"{measure(first.metric)}, medians over trials", *(rounds if len(rounds) == 1 else []), family.shared]
     yield Text("; ".join(filter(None, same)))
-    filled = _cases(comparisons, wide=wide)
-    a, b = (list(dict.fromkeys(short(side) for side in sides)) for sides in _sides(comparisons))
-    are_headings = len(a) == len(b) == 1 and a != b and max(len(a[0]), len(b[0])) <= LONGEST
-    one, other = (a[0], b[0]) if are_headings else ("A", "B")
-    if not are_headings:
-        for letter, heading, sides in (("A", "baseline A", a), ("B", "contender B", b)):
-            if len(sides) == 1:
+    if not _headings(comparisons):
+        for letter, sides in zip("AB", _sides(comparisons), strict=True):
+            if len(set(sides)) == 1:
                 yield Text(f"{letter}: {sides[0]}", "  ")
-            told = [short(side) for side in _sides(comparisons)["AB".index(letter)]]
-            filled.append((Column(heading, only="data" if len(sides) == 1 else ""), told))
+    yield _table(comparisons, wide=wide, verbose=verbose)
+    if verbose:
+        corrected = f"p adjusted for {len(comparisons)} comparisons (Holm)"
+        yield Text(f"  B/A with its {percent(first.level)} interval; {corrected}; δ {percent(first.delta)}", "    ")
+        for method in dict.fromkeys(each.method for each in comparisons):
+            yield Text(f"  {METHODS[method]}", "    ")
+    yield from _notes_output(comparisons, verbose=verbose)
+
+
+def _headings(comparisons: Sequence[Comparison]) -> tuple[str, str] | None:
+    """Return the names of the two sides, if there are only two and they are short enough to head columns."""
+    a, b = (set(sides) for sides in _sides(comparisons))
+    if len(a) > 1 or len(b) > 1 or a == b or max(map(len, a | b)) > LONGEST:
+        return None
+    return a.pop(), b.pop()
+
+
+def _table(comparisons: Sequence[Comparison], *, wide: bool, verbose: bool) -> Table:
+    """Return a row for each comparison."""
+    first, terms = comparisons[0], Terms.of(comparisons[0])
+    filled = _cases(comparisons, wide=wide)
+    headings = _headings(comparisons)
+    one, other = headings or ("A", "B")
+    if not headings:
+        for heading, sides in zip(("baseline A", "contender B"), _sides(comparisons), strict=True):
+            filled.append((Column(heading, only="data" if len(set(sides)) == 1 else ""), sides))
     filled += [
         (number(f"{first.metric} A", first.unit, one), [each.baseline_value for each in comparisons]),
         (number(f"{first.metric} B", first.unit, other), [each.contender_value for each in comparisons]),
@@ -126,21 +153,16 @@ def _several_output(family: Family, *, wide: bool, verbose: bool) -> Iterator[Pa
         (Column("ratio", levels=("B/A",)), [Shown(each.ratio, ratio(each)) for each in comparisons]),
         *interval("ratio", [(each.low, each.high) for each in comparisons]),
     ]
-    if len(rounds) > 1:
-        told = [numbers(each).removesuffix(" rounds").removesuffix(" trials") for each in comparisons]
-        filled.append((Column("n", only="print"), [Shown(None, text) for text in told]))
+    told = list(map(numbers, comparisons))
+    if len(set(told)) > 1:
+        texts = [text.removesuffix(" rounds").removesuffix(" trials") for text in told]
+        filled.append((Column("n", only="print"), [Shown(None, text) for text in texts]))
     filled += [
         (number("p", P_VALUE, only="" if verbose else "data"), [each.p_adjusted for each in comparisons]),
         *((number(f"trials {side}", only="data"), [each.trials[at] for each in comparisons]) for at, side in _LETTERS),
         (number("rounds", only="data"), [each.rounds for each in comparisons]),
     ]
-    yield Table.of_columns(filled, drop=["n", "B/A", "p", one, other], cut=["kernel", "scope"], ordered=True)
-    if verbose:
-        corrected = f"p adjusted for {len(comparisons)} comparisons (Holm)"
-        yield Text(f"  B/A with its {percent(first.level)} interval; {corrected}; δ {percent(first.delta)}", "    ")
-        for method in dict.fromkeys(each.method for each in comparisons):
-            yield Text(f"  {METHODS[method]}", "    ")
-    yield from _notes_output(comparisons, verbose=verbose)
+    return Table.of_columns(filled, drop=["n", "B/A", "p", one, other], cut=["kernel", "scope"], ordered=True)
 
 
 def _means_output(family: Family, terms: Terms, *, verbose: bool) -> Iterator[Part]:
@@ -164,7 +186,8 @@ def _executions(comparisons: Sequence[Comparison]) -> list[str]:
 
 
 def _sides(comparisons: Sequence[Comparison]) -> tuple[list[str], list[str]]:
-    return [each.baseline for each in comparisons], [each.contender for each in comparisons]
+    """Return the short names of the baseline and of the contender of each comparison."""
+    return [short(each.baseline) for each in comparisons], [short(each.contender) for each in comparisons]
 
 
 def _cases(comparisons: Sequence[Comparison], *, wide: bool) -> list[Filled]:

@@ -69,14 +69,15 @@ class Output:
     """What a command returns: the parts of its text in order, the value that `--json` prints, and its exit status.
 
     `parts` are made only if they are printed. `data` may be a function that returns the value; an iterator is printed
-    as a list, piece by piece. `csv` is the table that `--csv` prints, unless it is the first of the parts. The `notes`
-    stand below the text, and on standard error below other formats. `stored` says what was stored where.
+    as a list, piece by piece. `csv` is the table that `--csv` prints, or a function that returns it, unless it is the
+    first of the parts. The `notes` stand below the text, and on standard error below other formats. `stored` says what
+    was stored where.
     """
 
     parts: Iterable[Part] = ()
     data: Any = None
     status: int = 0
-    csv: Table | None = None
+    csv: Table | Callable[[], Table] | None = None
     notes: Sequence[Text] = ()
     stored: str = ""
 
@@ -200,7 +201,10 @@ def _show_part(part: Part, view: View) -> None:
 def _show_tables(made: Output, view: View) -> None:
     """Print or write the tables in a format, of CSV only the first; sentences go to standard error."""
     tables: list[Table] = []
-    for part in made.parts if view.form != "csv" or made.csv is None else [made.csv]:
+    parts = made.parts
+    if view.form == "csv" and made.csv is not None:
+        parts = [made.csv() if callable(made.csv) else made.csv]
+    for part in parts:
         if isinstance(part, Table):
             table, more = part.first(view.top)
             is_printed = view.form != "csv" or not tables

@@ -146,7 +146,8 @@ def frame_table(
         elif any(isinstance(cell, str) for cell in cells):
             texts = ["-" if cell is None else str(cell) or empty.get(str(name), "") for cell in cells]
             texts = apart(texts, WIDEST) if name in NAMES and not wide else texts
-            column, cells = replace(column, numeric=False), list(map(Shown, cells, texts))
+            column = replace(column, numeric=False)
+            cells = [cell if cell == text else Shown(cell, text) for cell, text in zip(cells, texts, strict=True)]
         filled.append((column, cells))
     return replace(Table.of_columns(filled, drop=drop, cut=cut, ordered=True), summed=summed)
 

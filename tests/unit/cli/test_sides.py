@@ -1,5 +1,7 @@
 """Several results of a command are sides: two bidders are never pooled silently."""
 
+import csv
+import io
 import json
 
 import msgspec
@@ -85,6 +87,19 @@ def test_a_table_has_the_sides_in_its_columns_or_refuses_to_mix_them(command, of
     assert chosen.returncode == 0
     assert "offers/" not in chosen.stdout
     assert "host-a, host-b" in command("table", *OFFERS, "--rows=m", "--pool").stdout
+
+
+@pytest.mark.parametrize("sizes", [(512,), (512, 1024)])
+def test_one_comparison_has_the_columns_of_several_in_csv_and_a_table_in_markdown(command, tmp_path, sizes):
+    store(tmp_path / "offers/a", 1.0, "host", sizes)
+    done = command("compare", "offers/a", "--by=framework", "--csv")
+    rows = list(csv.DictReader(io.StringIO(done.stdout)))
+    told = [(row["verdict"], row["trials A"], row["trials B"]) for row in rows]
+    assert told == [("undecided", "2", "2")] * len(sizes)
+    assert [float(row["step_time_median_s A"]) for row in rows] == [size / 512 for size in sizes]
+    assert "undecided" in done.stderr
+    table = command("compare", "offers/a", "--by=framework", "--format=markdown").stdout
+    assert len([line for line in table.splitlines() if "undecided" in line]) == len(sizes)
 
 
 def test_an_axis_is_compared_within_each_side_unless_it_tells_the_sides_apart(command, offers):

@@ -45,6 +45,13 @@ def test_two_traces_are_compared_without_a_verdict(command, trace):
     refused(command("compare", trace, trace, "--fail-on=slower"), "leave --fail-on out")
 
 
+def test_as_many_rows_of_two_traces_are_printed_as_are_asked_for(command, tmp_path, trace):
+    (tmp_path / "other.json").write_bytes(profiles.torch_json().replace(b"sgemm_128x64", b"hgemm_128x64"))
+    for top, number in ((), 2), (("--top=1",), 1):
+        assert len(json.loads(command("compare", trace, "other.json", "--json", *top).stdout)) == number
+        assert command("compare", trace, "other.json", *top).stdout.count("gemm_128x64") == number
+
+
 def test_a_report_of_traces_has_their_tables_and_their_doubts(command, tmp_path, trace):
     pytest.importorskip("plotly")
     assert command("report", trace, "-o", "one.html").returncode == 0
