@@ -279,10 +279,10 @@ def _missing(
             "weight(s) of no case": unused,
         }
     )
-    for name in required:
-        lacking = sum(bool(case.missing) for case in name.by_case if case.weight)
-        missing[f"case(s) in which trials have no {name.metric}"] += lacking
-        missing[f"score of {name.metric}"] += int(name.mean is None and not lacking)
+    for metric in required:
+        lacking = sum(bool(case.missing) for case in metric.by_case if case.weight)
+        missing[f"case(s) in which trials have no {metric.metric}"] += lacking
+        missing[f"score of {metric.metric}"] += int(metric.mean is None and not lacking)
     return {what: number for what, number in missing.items() if number}
 
 

@@ -115,7 +115,7 @@ def _every_pair(names: Sequence[str], match: Callable[[int, int], Matching]) -> 
                 raise
             matched = Matching(())
         made[one, two] = replace(
-            matched, matches=tuple(_named(match, names[one], names[two]) for match in matched.matches)
+            matched, matches=tuple(_named(same, names[one], names[two]) for same in matched.matches)
         )
     return made
 

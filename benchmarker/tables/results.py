@@ -62,8 +62,7 @@ def metrics(
     """Return the median of each metric over each of several sets of trials, and its spread if it has one.
 
     The metrics are those `chosen`, or else the headline metrics that have a value, the most important first, with the
-    mean step time if a case has a `skew`. A spread has a text in print, and two ends in CSV. Raises `UserError` if a
-    chosen metric is unknown.
+    mean step time if a case has a `skew`. A spread has a text in print, and two ends in CSV.
     """
     derived = [[derive(record) for record in several] for several in trials]
     known: dict[str, Metric] = {}

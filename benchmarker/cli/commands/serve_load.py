@@ -297,10 +297,8 @@ def command(
     if trace:
         longest = max(planned, key=lambda request: request.prompt_len + request.new_tokens)
     else:
-        for requests_per_s in rate or ():
-            draw(
-                requests_per_s, seconds, prompt_len, new_tokens, seed, burst
-            )  # refuses what cannot be drawn before any request
+        for requests_per_s in rate or ():  # what cannot be drawn is refused before any request
+            draw(requests_per_s, seconds, prompt_len, new_tokens, seed, burst)
     if framework:
         opened = engine(framework, slots, longest, timeout, options)
     else:

@@ -13,10 +13,7 @@ from benchmarker.cli.display.output import Output, Part, output_options
 from benchmarker.cli.display.progress import progress_options, working
 from benchmarker.cli.execution import execute_plan, made, spread
 from benchmarker.cli.options.case import dry_run_option, spread_options, store_options, suite_options
-from benchmarker.cli.options.types import (
-    complete_suite,
-    complete_suite_or_plan_file,
-)
+from benchmarker.cli.options.types import complete_suite, complete_suite_or_plan_file
 from benchmarker.formatting import clean, count
 from benchmarker.planning import factors, suites
 from benchmarker.procurement import submission
@@ -24,7 +21,6 @@ from benchmarker.tables.table import Column, Table, number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from benchmarker.procurement.submission import Submission
 
