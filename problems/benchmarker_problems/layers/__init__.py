@@ -4,10 +4,9 @@
 each framework, and in NumPy for the reference. A model is a folder of its own that calls them from top to bottom.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
-
-import numpy as np
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -48,4 +47,4 @@ def norm_shapes(name: str, width: int, *, bias: bool = True) -> Shapes:
 
 def size_of(shapes: Shapes) -> int:
     """Return the number of parameters."""
-    return sum(int(np.prod(shape)) for shape in shapes.values())
+    return sum(map(math.prod, shapes.values()))

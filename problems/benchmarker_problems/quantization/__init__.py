@@ -9,6 +9,7 @@ Embeddings, a head tied to one, routers, norms and biases keep the type of the p
 products: the field calls this W8A16 and W4A16. Shapes: I inputs, O outputs, G groups of inputs; `...` experts.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal
@@ -100,10 +101,10 @@ def dequantized(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def kernel_bytes(shape: tuple[int, ...], weight_type: WeightType, precision: str) -> int:
     """Return the bytes of a kernel [..., I, O] as it is stored: integers, and scales of the precision's type."""
-    item_bytes, size = PRECISIONS[precision].parameter_bytes, int(np.prod(shape))
+    item_bytes, size = PRECISIONS[precision].parameter_bytes, math.prod(shape)
     if weight_type == "full":
         return size * item_bytes
-    scales = int(np.prod(scale_shape(shape, weight_type)))
+    scales = math.prod(scale_shape(shape, weight_type))
     return size // (2 if weight_type == "int4" else 1) + scales * item_bytes
 
 
