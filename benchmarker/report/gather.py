@@ -12,7 +12,6 @@ from msgspec import structs
 from benchmarker.api.errors import UserError
 from benchmarker.comparing import matching
 from benchmarker.comparing.judge import compare
-from benchmarker.comparing.matching import Matching
 from benchmarker.comparing.notes import suite_notes
 from benchmarker.comparing.results import Rules
 from benchmarker.hooks.metrics import cached, load_metrics
@@ -26,8 +25,7 @@ from benchmarker.report.study import Study, beside
 from benchmarker.traces.profile_files import EVENTS
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from benchmarker.comparing.matching import Match, Matching
     from benchmarker.comparing.results import Family
     from benchmarker.files.atomic import Fault
     from benchmarker.hooks.metrics import Derive
@@ -35,10 +33,9 @@ if TYPE_CHECKING:
     from benchmarker.procurement.score import Scores
     from benchmarker.records.load import Load
     from benchmarker.records.record import Record
+    from benchmarker.records.sides import Side
 
     Read = Sequence[tuple[Path, Sequence[Record], Sequence[Fault]]]
-    from benchmarker.comparing.matching import Match
-    from benchmarker.records.sides import Side
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,10 +118,10 @@ def _figure(
         )
     if log and any(x <= 0 for mark in marks for x in mark.x):
         log = False  # an exact result cannot be shown on a logarithmic axis
-    number_of = len(front.points)
+    total = len(front.points)
     notes = [
-        f"Only {len(shown)} of {number_of} configurations are drawn, optimal ones first; the data table has all."
-        if len(shown) < number_of
+        f"Only {len(shown)} of {total} configurations are drawn, optimal ones first; the data table has all."
+        if len(shown) < total
         else "",
         f"{count(front.left_out, 'configuration has', 'configurations have')} no value of one of the two metrics."
         if front.left_out

@@ -7,7 +7,6 @@ allowed.
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import platform
 import re
@@ -16,7 +15,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -218,7 +217,7 @@ def _fetched(delegate: Any, tell: Callable[[str], None]) -> Path:
     """A trace processor, downloaded and checked by the `perfetto` package."""
     tell("downloading Perfetto's trace processor")
     try:
-        with contextlib.redirect_stdout(sys.stderr):
+        with redirect_stdout(sys.stderr):
             return Path(delegate.get_shell_path(bin_path=None))
     except Exception as error:  # perfetto raises no narrower exception
         why = _shortened(error)

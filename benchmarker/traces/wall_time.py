@@ -368,10 +368,10 @@ def _calls_at(
 
     `begins` and `ends` are those of all rows.
     """
-    inside = np.full(len(time), -1)
+    called = np.full(len(time), -1)
     for number, rows in calls.items():
         place = np.searchsorted(begins[rows], time, side="right") - 1
         row = rows[place]
         fits = (place >= 0) & (ends[row] > time) & (ends[row] <= before) & ((thread == number) | (thread < 0))
-        inside[fits] = row[fits]
-    return inside
+        called[fits] = row[fits]
+    return called
