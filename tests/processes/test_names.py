@@ -113,7 +113,7 @@ def test_a_variable_that_is_not_utf_8_is_told_by_a_worker(tmp_path):
     events = Events(os.open(tmp_path / "events", os.O_CREAT | os.O_WRONLY))
     events.send(RecordPart(variables={"A": UNDECODABLE}))
     events._file.close()
-    assert json.loads((tmp_path / "events").read_bytes())["variables"] == {"A": "\\udcff"}
+    assert json.loads((tmp_path / "events").read_bytes()) == {"type": "RecordPart", "variables": {"A": "\\udcff"}}
 
 
 def test_json_escapes_what_is_no_text_wherever_it_stands():

@@ -1,15 +1,18 @@
 """`serve-load` against a server on the loopback interface, in the test's process."""
 
+import asyncio
 import itertools
 import json
 import os
 import signal
 import socket
 import sys
+import threading
+from functools import partial
 
 import pytest
 from support.raw_server import ANSWER, END, HEAD, TOKEN, answering
-from support.serving import openai
+from support.serving import PatientLoop, openai
 
 from benchmarker.records import load as loads
 from benchmarker.records.load import Lengths
@@ -112,15 +115,21 @@ def test_single_failures_are_counted_and_shown(serve, toy, tmp_path):
     assert "failed" in next(line for line in done.stdout.splitlines() if line.split()[:1] == ["p99"])
 
 
-def test_overload_ends_the_load_is_told_first_and_fails(serve, toy, command, tmp_path):
+def test_overload_ends_the_load_is_told_first_and_fails(serve, toy, command, tmp_path, monkeypatch):
     """The requests of the first rate are answered, then none: of 22, 6 are enough (at most 89.3% are answered)."""
-    slow = 1 + len(draw(20.0, 0.4, Lengths(4, 4), Lengths(3, 3), seed=1))
+    answered = 1 + len(draw(20.0, 0.4, Lengths(4, 4), Lengths(3, 3), seed=1))
+    ended = threading.Event()
+    toy.heard = lambda number: number < answered or ended.wait(30)
+    loop = partial(PatientLoop, lambda connections: connections == len(toy.bodies) - answered)
 
-    def heard(number):
-        toy.token_s = 0.001 if number < slow else 0.5
+    def run(work):
+        with asyncio.Runner(loop_factory=loop) as runner:
+            return runner.run(work)
 
-    toy.heard = heard
-    done = serve("--rate=20,60,90", "--timeout=300ms")
+    with monkeypatch.context() as patched:
+        patched.setattr(asyncio, "run", run)
+        done = serve("--rate=20,60,90", "--timeout=300ms")
+    ended.set()
     path, load = stored(tmp_path)
     kept, ended = load.steps
     kinds = [each.failure.kind for each in ended.outcomes]

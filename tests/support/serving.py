@@ -33,12 +33,42 @@ class _NeverWaits(selectors.SelectSelector):
 class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop in which sleeping takes no time: what a program does depends on no machine's speed."""
 
-    def __init__(self) -> None:
-        self._clock = _NeverWaits()
+    def __init__(self, clock: _NeverWaits | None = None) -> None:
+        self._clock = clock or _NeverWaits()
         super().__init__(self._clock)
 
     def time(self) -> float:
         return self._clock.now
+
+
+class _WaitsForAnswers(_NeverWaits):
+    """One that waits while connections are open, unless the server holds the requests of all that were made."""
+
+    def __init__(self, is_held: Callable[[int], bool]) -> None:
+        super().__init__()
+        self.is_held = is_held
+        self.connections = 0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        has_open = len(self.get_map()) > 1  # the loop itself has one file
+        if timeout == 0 or not has_open or self.is_held(self.connections):
+            return super().select(timeout)
+        return selectors.SelectSelector.select(self, 0.01)
+
+
+class PatientLoop(VirtualLoop):
+    """An event loop for a real server in this process: answers take no time, and what it holds times out in order.
+
+    `is_held` says of a number of connections whether the server has heard the requests of all and answers none.
+    """
+
+    def __init__(self, is_held: Callable[[int], bool]) -> None:
+        self._waiting = _WaitsForAnswers(is_held)
+        super().__init__(self._waiting)
+
+    async def sock_connect(self, sock: socket.socket, address: Any) -> None:
+        self._waiting.connections += 1
+        await super().sock_connect(sock, address)
 
 
 def virtually(work: Coroutine[Any, Any, Any]) -> Any:
