@@ -201,6 +201,7 @@ def _show_part(part: Part, view: View) -> None:
 def _show_tables(made: Output, view: View) -> None:
     """Print or write the tables in a format, of CSV only the first; sentences go to standard error."""
     tables: list[Table] = []
+    left_out = 0
     parts = made.parts
     if view.form == "csv" and made.csv is not None:
         parts = [made.csv() if callable(made.csv) else made.csv]
@@ -208,12 +209,15 @@ def _show_tables(made: Output, view: View) -> None:
         if isinstance(part, Table):
             table, more = part.first(view.top)
             is_printed = view.form != "csv" or not tables
+            left_out += not is_printed
             tables += [table] if is_printed else []
             lines = [more, *(table.notes if view.form == "csv" else ())] if is_printed else []
         else:
             lines = [part.text if isinstance(part, Text) else part.strip()]
         for line in filter(None, lines):
             print_text(line, err=True)
+    if left_out:
+        print_text(f"CSV is the first of {left_out + 1} tables; --json and other formats have all of them", err=True)
     text = "\n".join(FORMATS[view.form or TEXT](table) for table in tables)
     if view.output is None:
         click.echo(text, nl=False)
