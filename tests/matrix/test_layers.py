@@ -6,7 +6,8 @@ import pytest
 from benchmarker import Work
 from benchmarker_problems.bert import Masked
 from benchmarker_problems.dit import reference as dit
-from benchmarker_problems.layers import model as layers
+from benchmarker_problems.layers import layer as layers
+from benchmarker_problems.layers.model import Model, Stage, transformer_block
 from benchmarker_problems.layers.reference import gelu, gelu_tanh, silu
 from benchmarker_problems.layers.work import RowWork
 from benchmarker_problems.moe import Experts, Moe
@@ -139,13 +140,13 @@ def test_work_of_layers_by_hand():
 
 def model(blocks, **options):
     embedding, head = layers.Embedding(V, C), layers.TiedHead("head", C, V)
-    block = layers.transformer_block(**OF_GPT2)
+    block = transformer_block(**OF_GPT2)
     stages = (
-        layers.Stage(B * T, (embedding,)),
-        layers.Stage(B * T, block, blocks, **options),
-        layers.Stage(B * T, (head,)),
+        Stage(B * T, (embedding,)),
+        Stage(B * T, block, blocks, **options),
+        Stage(B * T, (head,)),
     )
-    return layers.Model(stages, loss=layers.Stage(B * T, (layers.Moved("loss", V),)))
+    return Model(stages, loss=Stage(B * T, (layers.Moved("loss", V),)))
 
 
 def test_a_model_names_the_weights_of_blocks_and_counts_them():
@@ -182,3 +183,17 @@ def test_blocks_that_are_computed_again_repeat_all_but_what_is_kept():
     assert model(3).recomputed_flops(scores=True, recompute=True) == 3 * (products + 3 * scores)
     ended = model(3, unrepeated="mlp_proj").recomputed_flops(scores=False, recompute=True, kept=("attn_qkv",))
     assert ended == 3 * (products + 2 * scores - 2 * B * T * (C * F + 3 * C * C))
+
+
+@pytest.mark.parametrize(
+    "work", [layers.shapes_of, lambda stack: layers.parts_of(stack, RowWork(B, "fp32", backward=False))]
+)
+def test_two_layers_of_one_name_are_refused(work):
+    with pytest.raises(ValueError, match="two layers have the name x"):
+        work(
+            (
+                layers.Linear("x", C, F, bias=False),
+                layers.Pointwise("gelu", gelu, F, F),
+                layers.Linear("x", F, C, bias=False),
+            )
+        )
