@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from benchmarker.api.problem import Problem
     from benchmarker.fleet.folder import FleetSpec, LinkStage, Stage
     from benchmarker.planning.factors import Description, Settings
     from benchmarker.records.plan import Plan
@@ -114,7 +113,7 @@ def _on_all_devices(description: Description) -> tuple[list[Settings], list[str]
         if {"devices", "gpu"} & table.keys():
             cases.append(table)
             continue
-        problem: type[Problem] = registry.load([f"problem.{table['problem']}"]).hook.define_problem()
+        problem = registry.problem(table["problem"])
         key = _kind(table)
         if key not in counts:
             counts[key] = _devices(*key)

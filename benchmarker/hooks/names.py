@@ -19,6 +19,7 @@ from benchmarker.records.factors import DEFAULTS, Factors, Value, label, text, v
 from benchmarker.records.sides import SIDE
 
 if TYPE_CHECKING:
+    from benchmarker.api.case import Mode
     from benchmarker.hooks.registry import Plugin
 
 _TITLED = ("problem", "mode")
@@ -170,14 +171,14 @@ def _own_title(case: Factors) -> str:
     """Return the title that the problem of a case gives it, empty if it gives none."""
     plugin = registry.known(f"problem.{case['problem']}")
     params = tuple((name, case[name]) for name in _params(case))
-    return _given(plugin, str(case["mode"]), params) if plugin else ""
+    return _given(plugin, case["mode"], params) if plugin else ""
 
 
 @cache
-def _given(plugin: Plugin, mode: str, params: tuple[tuple[str, Value], ...]) -> str:
+def _given(plugin: Plugin, mode: Mode, params: tuple[tuple[str, Value], ...]) -> str:
     """Return the title that a problem gives to a case, empty if it gives none or fails."""
     try:
-        problem = registry.load([plugin.address]).hook.define_problem()
+        problem = registry.problem(plugin.name)
         return " ".join(parameters.convert(problem, dict(params)).title(mode).split())
     except (Exception, SystemExit):  # noqa: BLE001 - a plugin's mistake costs its titles alone
         return ""

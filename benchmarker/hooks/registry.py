@@ -30,6 +30,8 @@ from benchmarker.version import DISTRIBUTION
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from benchmarker.api.problem import Problem
+
 
 @contextmanager
 def needing(extra: str, what: str) -> Iterator[None]:
@@ -135,10 +137,10 @@ def scan(path: tuple[str, ...]) -> dict[str, Plugin]:
             )
         _add(plugins, plugin)
     frameworks = {plugin.name for plugin in plugins.values() if plugin.kind == "framework"}
-    for problem in [plugin for plugin in plugins.values() if plugin.kind == "problem"]:
-        for framework in frameworks.intersection(_modules_in(problem.module)):
-            address, module = f"workload.{problem.name}.{framework}", f"{problem.module}.{framework}"
-            _add(plugins, replace(problem, address=address, module=module))
+    for plugin in [plugin for plugin in plugins.values() if plugin.kind == "problem"]:
+        for framework in frameworks.intersection(_modules_in(plugin.module)):
+            address, module = f"workload.{plugin.name}.{framework}", f"{plugin.module}.{framework}"
+            _add(plugins, replace(plugin, address=address, module=module))
     return dict(sorted(plugins.items()))
 
 
@@ -197,6 +199,12 @@ def load(addresses: Iterable[str]) -> pluggy.PluginManager:
         if lacking := [hook for hook in KINDS[plugin.kind] if hook not in implemented]:
             raise UserError(f"{address} does not implement the hook {lacking[0]}")
     return manager
+
+
+def problem(name: str) -> type[Problem]:
+    """Return the class of a problem; raises `UserError` as `load` does."""
+    defined: type[Problem] = load([f"problem.{name}"]).hook.define_problem()
+    return defined
 
 
 def trouble(plugin: Plugin) -> str | None:

@@ -173,7 +173,7 @@ def _distinct(decided: Sequence[Case | None]) -> list[Case]:
 
 def _decide(tables: Sequence[Settings]) -> tuple[list[_Wanted], list[Case | None], list[str]]:
     """What each table requests, its case (None if it is left out), and the reasons why some are left out."""
-    problem = cache(_problem)
+    problem = cache(registry.problem)
     wanted = _all_wanted(tables)
     supported = _ask(wanted)
     cases: list[Case | None] = []
@@ -216,13 +216,8 @@ def _common(group: Sequence[Settings], names: Sequence[str]) -> str:
     return label(group[0], [name for name in names if name not in differing])
 
 
-def _problem(name: str) -> type[Problem]:
-    kind: type[Problem] = registry.load([f"problem.{name}"]).hook.define_problem()
-    return kind
-
-
 def _all_wanted(tables: Sequence[Settings]) -> list[_Wanted]:
-    find, problem = cache(registry.find), cache(_problem)
+    find, problem = cache(registry.find), cache(registry.problem)
     return [_want(table, find, problem) for table in tables]
 
 

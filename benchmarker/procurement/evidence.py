@@ -79,8 +79,7 @@ def _computed(case: Case) -> dict[str, Any]:
     """Return the values of the fields that follow from a case; raises whatever the problem does."""
     if registry.known(f"problem.{case.problem}") is None:
         raise UserError(f"the problem {case.problem} is not installed here")
-    kind = registry.load([f"problem.{case.problem}"]).hook.define_problem()
-    problem = parameters.convert(kind, case.params)
+    problem = parameters.convert(registry.problem(case.problem), case.params)
     problem.refuse(case.mode)
     together = divided(problem, case.devices, case.parallel)
     exchanges = together.collectives(case.mode, case.precision) if isinstance(together, Divides) else ()

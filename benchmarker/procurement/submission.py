@@ -148,7 +148,7 @@ def _departures(settings: dict[str, bool | int | float | str | None], case: Case
     if "compile" not in settings:
         del wanted["compile"]  # some frameworks compile every step
     try:
-        problem = registry.load([f"problem.{case.problem}"]).hook.define_problem()
+        problem = registry.problem(case.problem)
         given = {name: value for name, value in settings.items() if name in case.params}
         wanted |= parameters.resolve(problem, given, case.device)
     except UserError as error:

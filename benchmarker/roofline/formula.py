@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from benchmarker.api.case import Case, Mode
-    from benchmarker.api.problem import Cost, Problem, Work
+    from benchmarker.api.problem import Cost, Work
     from benchmarker.hooks.registry import Plugin
     from benchmarker.records.record import Record
     from benchmarker.roofline.roofs import Roof
@@ -92,8 +92,7 @@ def _formula(
     if plugin is None:
         return Formula(reason=f"the problem {name} is not installed")
     try:
-        kind: type[Problem] = registry.load([plugin.address]).hook.define_problem()
-        problem = parameters.convert(kind, dict(params))
+        problem = parameters.convert(registry.problem(name), dict(params))
         parts = problem.parts(mode, precision)
         if not parts:
             return Formula(reason=f"{name} has no formula for the work of its scopes")

@@ -60,8 +60,7 @@ def _profiled(context: Context, record: Record) -> Record:
     from benchmarker.traces.together import ingest_ranks
 
     case = record.case
-    kind = registry.load([f"problem.{case.problem}"]).hook.define_problem()
-    problem = divided(parameters.convert(kind, case.params), case.devices, case.parallel)
+    problem = divided(parameters.convert(registry.problem(case.problem), case.params), case.devices, case.parallel)
     formula = problem.collectives(case.mode, case.precision) if isinstance(problem, Divides) else ()
     with tempfile.TemporaryDirectory(dir=context.folder.work) as name:
         variables = _take(context, record, Path(name))

@@ -109,12 +109,10 @@ def _metric(record: Record, name: str, derive: Derive) -> Metric:
 
 def _parameters(case: Case) -> Metric:
     """Return the number of trained parameters of a case, or why it is not known."""
-    address = f"problem.{case.problem}"
     try:
-        problem = registry.load([address]).hook.define_problem()
-        count = parameters.convert(problem, case.params).parameter_count()
+        count = parameters.convert(registry.problem(case.problem), case.params).parameter_count()
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin's mistake costs its counts alone
-        return Metric(None, "", "lower", one_line(f"{address}: {error}"))
+        return Metric(None, "", "lower", one_line(f"problem.{case.problem}: {error}"))
     return Metric(count, "", "lower", None if count is not None else f"{case.problem} has no trained parameters")
 
 

@@ -148,7 +148,7 @@ def _texts(several: Sequence[Factors], name: str) -> list[str]:
 def _derived(case: Case, axes: Collection[str]) -> dict[str, Value]:
     """Return the parameters of a case that follow from those on the axes; none if the problem is not at hand."""
     try:
-        problem = registry.load([f"problem.{case.problem}"]).hook.define_problem()
+        problem = registry.problem(case.problem)
         given = {name: value for name, value in case.params.items() if name in axes}
         return parameters.resolve(problem, given, case.device)
     except (Exception, SystemExit):  # noqa: BLE001 - a plugin's mistake costs only what it could have explained

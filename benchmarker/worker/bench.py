@@ -116,7 +116,7 @@ def open_bench(
     Options that are not given have their defaults for `device`. Frameworks keep some settings for a whole process,
     so open cases of different precisions one after the other. Raises `UserError`.
     """
-    kind: type[Problem] = registry.load([f"problem.{problem}"]).hook.define_problem()
+    kind = registry.problem(problem)
     return Bench(
         Case(
             problem=problem,

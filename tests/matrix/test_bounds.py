@@ -48,7 +48,7 @@ tell, with backward and in training."""
 @cache
 def checked(name, mode, precision):
     """A problem at the size of a check: its data, what is exact, and the bounds."""
-    size = registry.load([f"problem.{name}"]).hook.define_problem()().small()
+    size = registry.problem(name)().small()
     case = Case(problem=name, framework="torch", device="cpu", params={}, mode=mode, precision=precision)
     data = drawn(size, precision, 0, 3)
     steps = partial(steps_of, size, case)

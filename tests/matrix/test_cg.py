@@ -6,7 +6,7 @@ import scipy.sparse.linalg
 from benchmarker.hooks import registry
 from benchmarker.worker.bench import open_bench
 
-problem = registry.load(["problem.cg"]).hook.define_problem()
+problem = registry.problem("cg")
 
 
 def test_cost_by_hand():

@@ -16,7 +16,7 @@ from benchmarker_plugins.metrics.collective import bus_factor
 from benchmarker_problems.collective import Collective, name, trouble
 
 OPS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send_recv")
-PROBLEM = registry.load(["problem.collective"]).hook.define_problem()
+PROBLEM = registry.problem("collective")
 
 
 def run(cli, framework, op, devices, *words):

@@ -82,7 +82,7 @@ OF_TOKENS = {"attention", "bert", "gpt2", "llama", "lstm", "moe"}
 
 def case_maker(problem, framework):
     """What a pair lists on the CPU, and a function that makes its case."""
-    made = registry.load([f"problem.{problem}"]).hook.define_problem()
+    made = registry.problem(problem)
     ability = ability_of(problem, framework)
 
     def make(mode, precision, choice, **options):

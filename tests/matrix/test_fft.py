@@ -5,7 +5,7 @@ import scipy.fft
 from benchmarker.hooks import registry
 from benchmarker.worker.bench import open_bench
 
-problem = registry.load(["problem.fft"]).hook.define_problem()
+problem = registry.problem("fft")
 
 
 def test_cost_by_hand():

@@ -3,7 +3,7 @@ import pytest
 
 from benchmarker.hooks import registry
 
-problem = registry.load(["problem.gemm"]).hook.define_problem()
+problem = registry.problem("gemm")
 PARAMS = problem(m=96, n=80, k=64, batch_size=3, transpose_a=True)
 
 

@@ -8,7 +8,7 @@ from support.models import torch_workload
 from benchmarker import UserError
 from benchmarker.hooks import parameters, registry
 
-problem = registry.load(["problem.gpt2"]).hook.define_problem()
+problem = registry.problem("gpt2")
 
 
 @pytest.mark.parametrize("size", ["small", "medium", "large", "xl"])

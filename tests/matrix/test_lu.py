@@ -8,7 +8,7 @@ from benchmarker.hooks import registry
 from benchmarker.worker.bench import open_bench
 from benchmarker_problems.lu import scaled_residual, verify
 
-problem = registry.load(["problem.lu"]).hook.define_problem()
+problem = registry.problem("lu")
 
 
 def test_cost_is_that_of_hpl():

@@ -30,7 +30,7 @@ LLAMA = Llama(n_layer=2, d_model=32, n_head=4, n_kv_head=2, d_ff=48, vocab_size=
 """Everything that is divided is a multiple of the number of devices."""
 BYTES = 4
 """Of an element of fp32."""
-PROBLEMS = {name: registry.load([f"problem.{name}"]).hook.define_problem() for name in ("gpt2", "llama")}
+PROBLEMS = {name: registry.problem(name) for name in ("gpt2", "llama")}
 PROBLEM = PROBLEMS["gpt2"]
 NAMES = {Gpt2: "gpt2", Llama: "llama"}
 
@@ -451,7 +451,7 @@ def test_equal_parts_of_a_fused_layer_have_a_share_of_every_result():
 
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
 def test_weak_scaling_gives_each_device_the_batch_of_one(name):
-    problem = registry.load([f"problem.{name}"]).hook.define_problem()
+    problem = registry.problem(name)
     params = problem(batch_size=3, n_layer=2)
     grown = params.on(4, "dp").grown()
     assert (grown.batch_size, grown.n_layer) == (12, 2)

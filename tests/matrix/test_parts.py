@@ -40,7 +40,7 @@ WAYS = {
     "vit": ("impl", ("matmul", "einsum", "fused")),
 }
 """The parameter on which the parts of a problem depend, and its values."""
-PROBLEMS = {name: registry.load([f"problem.{name}"]).hook.define_problem() for name in MODES_OF}
+PROBLEMS = {name: registry.problem(name) for name in MODES_OF}
 CASES = [
     (name, mode, params)
     for name, modes in MODES_OF.items()

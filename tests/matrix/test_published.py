@@ -4,11 +4,7 @@ import pytest
 
 from benchmarker.hooks import registry
 
-PROBLEMS = {
-    name: registry.load([address]).hook.define_problem()
-    for address in registry.registered("problem")
-    for name in [address.partition(".")[2]]
-}
+PROBLEMS = {plugin.name: registry.problem(plugin.name) for plugin in registry.registered("problem").values()}
 PUBLISHED = [(name, each) for name, problem in PROBLEMS.items() for each in problem.published]
 
 

@@ -6,7 +6,7 @@ from benchmarker.hooks import registry
 from benchmarker.worker.bench import open_bench
 from benchmarker_problems.spmv import apply_operator, csr_matrix, ell_matrix, entries
 
-problem = registry.load(["problem.spmv"]).hook.define_problem()
+problem = registry.problem("spmv")
 SIZE = problem(nx=4, ny=3, nz=2)
 
 

@@ -5,7 +5,7 @@ from scipy import ndimage
 from benchmarker.hooks import registry
 from benchmarker.worker.bench import open_bench
 
-problem = registry.load(["problem.stencil"]).hook.define_problem()
+problem = registry.problem("stencil")
 SIZE = problem(nx=7, ny=6, nz=5)
 
 

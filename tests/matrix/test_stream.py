@@ -3,7 +3,7 @@ import pytest
 
 from benchmarker.hooks import registry
 
-problem = registry.load(["problem.stream"]).hook.define_problem()
+problem = registry.problem("stream")
 
 
 @pytest.mark.parametrize(("op", "flops", "arrays"), [("copy", 0, 2), ("triad", 2, 3)])

@@ -132,7 +132,7 @@ def suite(result, pace):
     """Six rounds of every case in each framework and precision, with energies and one failure."""
     number = 0
     for problem, mode, params in CASES:
-        full = resolve(registry.load([f"problem.{problem}"]).hook.define_problem(), params, "cpu")
+        full = resolve(registry.problem(problem), params, "cpu")
         for framework in FRAMEWORKS:
             for precision in PRECISIONS:
                 for trial in range(6):

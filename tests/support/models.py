@@ -20,7 +20,7 @@ from benchmarker_problems.steps import ADAMW
 
 def problem_of(name: str) -> Any:
     """The class of the problem of a name."""
-    return registry.load([f"problem.{name}"]).hook.define_problem()
+    return registry.problem(name)
 
 
 def torch_workload(name: str, size: Any, mode: Mode, precision: str = "fp32", **options: bool) -> Workload:

@@ -39,7 +39,7 @@ def write_offer(folder: Path, *, preheat: bool = True) -> Path:
     asked = folder / "asked.toml"
     asked.write_text(SUITE.format(preheat=str(preheat).lower()))
     suite = expected_suite(str(asked))
-    problem = registry.load(["problem.gemm"]).hook.define_problem()
+    problem = registry.problem("gemm")
     measuring = Measuring(blocks=40, seconds=3.0, preheat=preheat)
     cases = [
         Case(

@@ -119,7 +119,7 @@ def make_record(
 def with_formulas(record: Record) -> Record:
     """The record with everything that follows from its case, by the formulas of its problem."""
     case = record.case
-    problem = parameters.convert(registry.load([f"problem.{case.problem}"]).hook.define_problem(), case.params)
+    problem = parameters.convert(registry.problem(case.problem), case.params)
     cost = CostPart(recomputed_flops=0, **dataclasses.asdict(problem.cost(case.mode, case.precision)))
     assert record.check
     bound = bound_of_case(problem, case)(record.check.output)

@@ -40,7 +40,7 @@ def ask(options: dict[str, Any], **more: Any) -> Question:
 
 def problem_of(options: dict[str, Any]) -> tuple[type[Problem], dict[str, Any]]:
     """Return the problem of parsed options and those of its parameters that were given; removes them from `options`."""
-    problem: type[Problem] = registry.load([f"problem.{options['problem']}"]).hook.define_problem()
+    problem = registry.problem(options["problem"])
     given = {field.name: options.pop(field.name, None) for field in parameters.fields(problem)}
     return problem, {name: value for name, value in given.items() if value is not None}
 
@@ -92,7 +92,7 @@ class ProblemCommand(click.Command):
         return [*super().get_params(ctx), *ctx.meta.get(OPTIONS, ())]
 
     def _options(self, problem: str) -> list[click.Parameter]:
-        made: type[Problem] = registry.load([f"problem.{problem}"]).hook.define_problem()
+        made = registry.problem(problem)
         left_out = self.set_otherwise(made)
         return [_option(field, self.lists) for field in parameters.fields(made) if field.name not in left_out]
 

@@ -50,7 +50,7 @@ def two_cases(ability, work: str, percent: int, timed: int, threads: int | None 
     from benchmarker.hooks import registry
     from benchmarker.planning.cases import make_case
 
-    problem = registry.load(["problem.repeated"]).hook.define_problem()
+    problem = registry.problem("repeated")
 
     def case(repeats: int):
         asked = CaseRequest(

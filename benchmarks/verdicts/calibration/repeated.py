@@ -32,7 +32,7 @@ class Repeated(Problem):
     @property
     def once(self) -> Problem:
         """The repeated problem."""
-        kind: type[Problem] = registry.load([f"problem.{self.work}"]).hook.define_problem()
+        kind = registry.problem(self.work)
         return convert(kind, SIZES[self.work])
 
     def scopes(self, mode: Mode) -> Mapping[str, int]:

@@ -65,7 +65,7 @@ def test_true_and_false_are_written_as_in_plan_files():
 
 @pytest.mark.parametrize("name", problem_names())
 def test_no_title_and_no_published_size_has_a_boolean_in_python(name):
-    problem = registry.load([f"problem.{name}"]).hook.define_problem()
+    problem = registry.problem(name)
     flags = [field.name for field in parameters.fields(problem) if field.type == "bool"]
     shown = [
         parameters.assignment(option, value) for size in problem.published for option, value in size.options.items()

@@ -124,7 +124,7 @@ def test_factors_that_follow_from_those_of_the_axes_are_not_reported(command, tm
     from benchmarker.hooks import registry
     from benchmarker.hooks.parameters import resolve
 
-    problem = registry.load(["problem.gpt2"]).hook.define_problem()
+    problem = registry.problem("gpt2")
     for number, (size, seq_len) in enumerate((("small", 128), ("medium", 256))):
         record = make_record(case={"precision": "fp32"}, design={"case_number": number})
         full = resolve(problem, {"size": size, "seq_len": seq_len}, "cpu")

@@ -16,7 +16,7 @@ BUILT_IN = ("gemm", "attention", "gpt2", "stream")
 
 
 def case(problem="gemm", params=None, **more):
-    made = registry.load([f"problem.{problem}"]).hook.define_problem()
+    made = registry.problem(problem)
     full = resolve(made, params or {}, "cpu")
     return factors_of(Case(problem=problem, params=full, **{"framework": "jax", "device": "cpu"} | more))
 

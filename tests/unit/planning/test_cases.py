@@ -22,7 +22,7 @@ def ability(*devices, compiles="optional"):
 
 
 def make(ability, **given):
-    problem = registry.load(["problem.gemm"]).hook.define_problem()
+    problem = registry.problem("gemm")
     return make_case(CaseRequest(problem="gemm", **given), problem, "f", ability)
 
 

@@ -15,7 +15,7 @@ GB = 10**9
 
 
 def problem(name):
-    return registry.load([f"problem.{name}"]).hook.define_problem()
+    return registry.problem(name)
 
 
 def of(name, mode, precision="fp32", **given):

@@ -64,7 +64,7 @@ def suite_of(name):
 def test_sizes_do_not_depend_on_the_device(name):
     """Two machines do the same work only where no default of the device enters."""
     for table in factors.expand(suites.find(name).plan):
-        problem = registry.load([f"problem.{table['problem']}"]).hook.define_problem()
+        problem = registry.problem(table["problem"])
         assert set(problem.accelerator) <= set(table), table
 
 

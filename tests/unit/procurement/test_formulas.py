@@ -31,7 +31,7 @@ def differences(record):
 
 def of(problem, mode="inference", output="x", **case):
     """A record with what the formulas give for a problem at its default size."""
-    made = registry.load([f"problem.{problem}"]).hook.define_problem()
+    made = registry.problem(problem)
     params = parameters.resolve(made, {}, "cpu")
     plain = Case(problem=problem, framework="torch", device="cpu", mode=mode, params=params)
     record = changed(make_record(), "check", output=output)
@@ -93,7 +93,7 @@ def test_how_often_a_scope_is_entered_is_compared(traced):
 def test_what_devices_exchange_is_compared(traced):
     """Two devices that train with divided data reduce all gradients once."""
     record = of("gpt2", "training", devices=2, ranks=2, parallel="dp")
-    problem = registry.load(["problem.gpt2"]).hook.define_problem()
+    problem = registry.problem("gpt2")
     params = parameters.convert(problem, record.case.params)
     (formula,) = params.on(2, "dp").collectives("training", "fp32")
     names = params.scopes("training")

@@ -51,7 +51,7 @@ def suite(tmp_path: Path) -> Path:
 def run(suite: Path, tmp_path: Path) -> Path:
     """A complete run of the suite: two cases with two trials each, made without a worker."""
     planned = expected_suite(str(suite))
-    problem = registry.load(["problem.gemm"]).hook.define_problem()
+    problem = registry.problem("gemm")
     params = parameters.resolve(problem, {"m": 64}, "cpu")
     cases = [
         Case(problem="gemm", framework=name, device="cpu", params=params, measuring=Measuring(blocks=1))
