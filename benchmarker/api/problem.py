@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     import numpy as np
 
 
+Arrays = Mapping[str, "np.ndarray"]
+"""Arrays by name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Support:
     """What an implementation supports: the precisions of each mode and, if limited, the values of a parameter.
@@ -201,13 +205,17 @@ class Problem(ABC):
         return ""
 
     def parts(self, mode: Mode, precision: str) -> Mapping[str, Work]:
-        """Return the work of a step by scope; empty if there is no formula for it.
+        """Return the work of a step by scope, by default that of `cost` for the only one; empty if there is no formula.
 
         The FLOPs of all parts add up to those of `cost`. Each part reads its inputs and weights and writes its
         outputs: nothing stays in a cache from one part to the next. The sum of the bytes therefore exceeds that of
         `cost`.
         """
-        return {}
+        scopes = self.scopes(mode)
+        if list(scopes.values()) != [1]:
+            return {}
+        cost = self.cost(mode, precision)
+        return dict.fromkeys(scopes, Work(cost.flops, cost.bytes))
 
     def refuse(self, mode: Mode) -> None:
         """Raise `UserError` if options make no sense in a mode, such as one that would do nothing there."""
@@ -259,12 +267,30 @@ class Problem(ABC):
     def small(self) -> Self:
         """Return the same problem at a size that the reference computes in well under a second."""
 
-    @abstractmethod
     def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
-        """Yield the outputs of successive steps, computed in float64 with NumPy.
+        """Yield the outputs of successive steps, computed in float64 with NumPy: those of `step`.
 
         Workloads may have more outputs in later steps than the reference: those of the first.
         """
+        weights = in_float64(data.weights)
+        for batch in data.batches:
+            yield self.step(weights, in_float64(batch), mode)
+
+    def step(self, weights: Arrays, batch: Arrays, mode: Mode) -> Arrays:
+        """Return the outputs of a step in NumPy, in the type of its arguments; training changes the weights in place.
+
+        A problem has it, or a `reference` of its own.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has neither step nor reference")
+
+
+def in_float64(arrays: Arrays) -> Arrays:
+    """Return copies of arrays in float64, or complex128; those of other numbers as they are."""
+    wide = {"f": "float64", "c": "complex128"}
+    return {
+        name: array.astype(wide[kind]) if (kind := array.dtype.kind) in wide else array
+        for name, array in arrays.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -302,6 +328,10 @@ class Divides(Problem):
 
 class IsExchange(Divides):
     """A problem that is nothing but an exchange between devices: between two nodes, it measures their link."""
+
+    def parts(self, mode: Mode, precision: str) -> Mapping[str, Work]:
+        """Return nothing: the bytes of `cost` go from device to device, not through memory."""
+        return {}
 
 
 class Generates(Problem):

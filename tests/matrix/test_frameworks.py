@@ -86,8 +86,9 @@ def test_nan_and_infinity_are_found(framework, make):
 @pytest.mark.slow
 @pytest.mark.parametrize(("framework", "make"), ARRAYS)
 def test_nan_is_found_in_any_of_several_results(framework, make):
-    code = f"[f.is_finite(({make}([1.0, 2.0]), {make}(x))) for x in (2.0, float('nan'))]"
-    assert opened(framework, "fp32", code) == [True, False]
+    for several in (f"({make}([1.0, 2.0]), {make}(x))", f"{{'one': {make}([1.0, 2.0]), 'two': {make}(x)}}"):
+        code = f"[f.is_finite({several}) for x in (2.0, float('nan'))]"
+        assert opened(framework, "fp32", code) == [True, False]
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

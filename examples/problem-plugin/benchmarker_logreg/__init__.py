@@ -3,14 +3,14 @@
 Shapes: B samples per batch, D features, C classes.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Self
 
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, hookimpl
+from benchmarker import PRECISIONS, Arrays, Cost, Data, Mode, Problem, hookimpl
 
 LEARNING_RATE = 1.0
 """Stable at any size: the curvature of the loss is at most |x, 1|² / 2 = 1.1 here (Böhning, 1992), and 1 < 2 / 1.1."""
@@ -27,10 +27,6 @@ class Logreg(Problem):
     batch_size: Annotated[int, Meta(ge=1, description="samples per step")] = 256
     features: Annotated[int, Meta(ge=1, description="features of a sample")] = 1024
     classes: Annotated[int, Meta(ge=2, description="number of classes")] = 1000
-
-    def title(self, mode: Mode) -> str:
-        """The sizes: samples B, features D, classes C."""
-        return f"logistic regression B={self.batch_size} D={self.features} C={self.classes} {mode}"
 
     def scopes(self, mode: Mode) -> Mapping[str, int]:
         """The matrix product, and the softmax or the loss that follows it."""
@@ -68,39 +64,23 @@ class Logreg(Problem):
         """Return a size whose dimensions all differ."""
         return replace(self, batch_size=48, features=40, classes=8)
 
-    def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
-        """Yield the probabilities, or in training the loss before each step."""
-        weights = {name: weight.astype(np.float64) for name, weight in data.weights.items()}
-        for batch in data.batches:
-            x_BD = batch["x"].astype(np.float64)
-            if mode == "inference":
-                yield {"probabilities": probabilities(weights, x_BD)}
-            else:
-                yield {"loss": descend(weights, x_BD, batch["labels"])}
+    def step(self, weights: Arrays, batch: Arrays, mode: Mode) -> Arrays:
+        """Return the probabilities; or take a step of gradient descent, and return the loss before it."""
+        logits_BC = batch["x"] @ weights["w"] + weights["b"]
+        powers_BC = np.exp(logits_BC - logits_BC.max(axis=1, keepdims=True))
+        probabilities_BC = powers_BC / powers_BC.sum(axis=1, keepdims=True)
+        if mode == "inference":
+            return {"probabilities": probabilities_BC}
+        own = np.arange(self.batch_size), batch["labels"]
+        loss = -np.log(probabilities_BC[own]).mean()
+        d_logits_BC = probabilities_BC / self.batch_size
+        d_logits_BC[own] -= 1 / self.batch_size
+        weights["w"][...] -= LEARNING_RATE * (batch["x"].T @ d_logits_BC)
+        weights["b"][...] -= LEARNING_RATE * d_logits_BC.sum(axis=0)
+        return {"loss": loss}
 
 
 @hookimpl
 def define_problem() -> type[Problem]:
     """Return the logistic regression problem."""
     return Logreg
-
-
-def probabilities(weights: Mapping[str, np.ndarray], x_BD: np.ndarray) -> np.ndarray:
-    """Compute softmax(X·W + b), [B, C], in the type of the arguments."""
-    logits_BC = x_BD @ weights["w"] + weights["b"]
-    logits_BC -= logits_BC.max(axis=1, keepdims=True)
-    powers_BC: np.ndarray = np.exp(logits_BC, out=logits_BC)
-    powers_BC /= powers_BC.sum(axis=1, keepdims=True)
-    return powers_BC
-
-
-def descend(weights: Mapping[str, np.ndarray], x_BD: np.ndarray, labels_B: np.ndarray) -> np.ndarray:
-    """Take one step of gradient descent, updating `weights` in place; return the mean cross-entropy before the step."""
-    d_logits_BC = probabilities(weights, x_BD)
-    own = np.arange(len(labels_B)), labels_B
-    loss: np.ndarray = -np.log(d_logits_BC[own]).mean()
-    d_logits_BC[own] -= 1
-    d_logits_BC /= len(labels_B)
-    weights["w"][...] -= LEARNING_RATE * (x_BD.T @ d_logits_BC)
-    weights["b"][...] -= LEARNING_RATE * d_logits_BC.sum(axis=0)
-    return loss

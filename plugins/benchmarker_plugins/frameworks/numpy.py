@@ -41,8 +41,9 @@ class NumpyFramework(Framework):
         """Return at once: the result is already computed."""
 
     def is_finite(self, result: Any) -> bool:
-        """Whether the array, or every array of a tuple, contains no NaN or infinity."""
-        arrays = result if isinstance(result, tuple) else (result,)
+        """Whether the array, or every array of a tuple or by name, contains no NaN or infinity."""
+        values = tuple(result.values()) if isinstance(result, Mapping) else result
+        arrays = values if isinstance(values, tuple) else (values,)
         return all(bool(np.isfinite(array).all()) for array in arrays)
 
     def threads(self) -> int:

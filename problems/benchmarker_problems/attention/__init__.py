@@ -3,14 +3,14 @@
 Shapes: B batch, T sequence (t for keys), H heads, D head dimension.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal, Self
 
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, Work, hookimpl
+from benchmarker import PRECISIONS, Arrays, Cost, Data, Mode, Problem, Work, hookimpl
 
 Impl = Literal["einsum", "matmul", "fused"]
 IMPL_HELP = "einsum on [B,T,H,D], matmul on transposed [B,H,T,D], or the framework's own fused attention"
@@ -93,14 +93,12 @@ class Attention(Problem):
         """Return the same attention with dimensions that all differ; every fused kernel supports D = 16."""
         return replace(self, batch_size=2, heads=3, seq_len=20, head_dim=16)
 
-    def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
-        """Yield the output, and in `forward_backward` also the gradients of q, k and v."""
-        bias_Tt = causal_bias(self.seq_len, np.float64) if self.causal else None
-        for batch in data.batches:
-            q_BTHD, k_BtHD, v_BtHD, d_out_BTHD = (batch[name].astype(np.float64) for name in ("q", "k", "v", "d_out"))
-            out_BTHD, pullback = attend(q_BTHD, k_BtHD, v_BtHD, impl="einsum", bias_Tt=bias_Tt)
-            gradients = pullback(d_out_BTHD) if mode == "forward_backward" else ()
-            yield dict(zip(OUTPUTS, (out_BTHD, *gradients), strict=False))
+    def step(self, weights: Arrays, batch: Arrays, mode: Mode) -> Arrays:
+        """Return the output, and in `forward_backward` also the gradients of q, k and v."""
+        bias_Tt = causal_bias(self.seq_len, batch["q"].dtype.type) if self.causal else None
+        out_BTHD, pullback = attend(batch["q"], batch["k"], batch["v"], impl="einsum", bias_Tt=bias_Tt)
+        gradients = pullback(batch["d_out"]) if mode == "forward_backward" else ()
+        return dict(zip(OUTPUTS, (out_BTHD, *gradients), strict=False))
 
 
 @hookimpl

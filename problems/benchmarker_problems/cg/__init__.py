@@ -9,14 +9,14 @@ Hestenes and Stiefel, "Methods of conjugate gradients for solving linear systems
 Shapes: N = X·Y·Z rows.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Self
 
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, Work, hookimpl
+from benchmarker import PRECISIONS, Arrays, Cost, Data, Mode, Problem, Work, hookimpl
 from benchmarker_problems.spmv import (
     FORMAT_HELP,
     Format,
@@ -89,18 +89,17 @@ class Cg(Problem):
             self, nx=min(self.nx, 10), ny=min(self.ny, 9), nz=min(self.nz, 8), iterations=min(self.iterations, 5)
         )
 
-    def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
-        """Yield x and the norm of the residual, computed on the grid without a matrix."""
-        for batch in data.batches:
-            r_N = batch["b"].astype(np.float64)
-            p_N, x_N, rho = r_N, np.zeros_like(r_N), r_N @ r_N
-            for _ in range(self.iterations):
-                q_N = apply_operator(p_N, self.nx, self.ny, self.nz)
-                alpha = rho / (p_N @ q_N + TINY)
-                x_N, r_N = x_N + alpha * p_N, r_N - alpha * q_N
-                before, rho = rho, r_N @ r_N
-                p_N = r_N + rho / (before + TINY) * p_N
-            yield {"x": x_N, "residual_norm": np.sqrt(rho)}
+    def step(self, weights: Arrays, batch: Arrays, mode: Mode) -> Arrays:
+        """Return x and the norm of the residual, computed on the grid without a matrix."""
+        r_N = batch["b"]
+        p_N, x_N, rho = r_N, np.zeros_like(r_N), r_N @ r_N
+        for _ in range(self.iterations):
+            q_N = apply_operator(p_N, self.nx, self.ny, self.nz)
+            alpha = rho / (p_N @ q_N + TINY)
+            x_N, r_N = x_N + alpha * p_N, r_N - alpha * q_N
+            before, rho = rho, r_N @ r_N
+            p_N = r_N + rho / (before + TINY) * p_N
+        return {"x": x_N, "residual_norm": np.sqrt(rho)}
 
 
 @hookimpl

@@ -3,14 +3,14 @@
 Sizes and bandwidths are those of NCCL Tests (doc/PERFORMANCE.md, github.com/NVIDIA/nccl-tests).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal, Self
 
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import PRECISIONS, STORED_FLOATS, Cost, Data, IsExchange, Mode, Problem, UserError, hookimpl
+from benchmarker import PRECISIONS, STORED_FLOATS, Arrays, Cost, Data, IsExchange, Mode, Problem, UserError, hookimpl
 from benchmarker import Collective as Exchange
 
 PRECISIONS_DONE: Mapping[Mode, tuple[str, ...]] = {"inference": STORED_FLOATS}
@@ -95,11 +95,10 @@ class Collective(IsExchange):
         """Return the same exchange of at most 512 bytes for each device."""
         return replace(self, bytes=min(self.bytes, _SMALL * _WIDEST_BYTES * self.devices))
 
-    def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
-        """Yield what every device has afterwards."""
-        for batch in data.batches:
-            inputs = [batch[name(rank)].astype(np.float64) for rank in range(self.devices)]
-            yield {name(rank): result(self.op, inputs, rank) for rank in range(self.devices)}
+    def step(self, weights: Arrays, batch: Arrays, mode: Mode) -> Arrays:
+        """Return what every device has afterwards."""
+        inputs = [batch[name(rank)] for rank in range(self.devices)]
+        return {name(rank): result(self.op, inputs, rank) for rank in range(self.devices)}
 
 
 def name(rank: int) -> str:

@@ -4,14 +4,14 @@ Shapes: B batch, X axes of the image (one to three), Y those of the output, K th
 (of one group in a kernel), O output channels.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal, Self
 
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import FLOATS, PRECISIONS, Cost, Data, Mode, Problem, Work, hookimpl
+from benchmarker import FLOATS, PRECISIONS, Arrays, Cost, Data, Mode, Problem, hookimpl
 from benchmarker_problems.conv.reference import convolve, out_size
 from benchmarker_problems.layers import DERIVED, fill
 
@@ -120,11 +120,6 @@ class Conv(Problem):
             return Cost(flops, moved, self.batch_size)
         return Cost(3 * flops, 2 * moved, self.batch_size)
 
-    def parts(self, mode: Mode, precision: str) -> Mapping[str, Work]:
-        """Return the convolution, the only part."""
-        cost = self.cost(mode, precision)
-        return {"conv": Work(cost.flops, cost.bytes)}
-
     def data(self, precision: str, rng: np.random.Generator, batches: int) -> Data:
         """Draw image, kernel and the gradient of the output from a normal distribution, with the channels last."""
         dtype = np.float64 if precision == "fp64" else np.float32
@@ -155,13 +150,11 @@ class Conv(Problem):
             groups=groups,
         )
 
-    def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
-        """Yield the output, and in `forward_backward` also the gradients of image and kernel; the channels are last."""
-        for batch in data.batches:
-            x_BXI, w_KIO, d_out_BYO = (batch[name].astype(np.float64) for name in ("x", "w", "d_out"))
-            out_BYO, pullback = convolve(x_BXI, w_KIO, self.stride, self.padding, self.dilation, self.groups)
-            gradients = pullback(d_out_BYO) if mode == "forward_backward" else ()
-            yield dict(zip(OUTPUTS, (out_BYO, *gradients), strict=False))
+    def step(self, weights: Arrays, batch: Arrays, mode: Mode) -> Arrays:
+        """Return the output, and in `forward_backward` the gradients of image and kernel, with the channels last."""
+        out_BYO, pullback = convolve(batch["x"], batch["w"], self.stride, self.padding, self.dilation, self.groups)
+        gradients = pullback(batch["d_out"]) if mode == "forward_backward" else ()
+        return dict(zip(OUTPUTS, (out_BYO, *gradients), strict=False))
 
 
 @hookimpl

@@ -2,7 +2,6 @@
 
 from benchmarker import Case, Data, Support, Workload, hookimpl
 from benchmarker_problems.conv import Conv
-from benchmarker_problems.conv.reference import convolve
 from benchmarker_problems.steps.numpy import DONE, workload
 
 
@@ -15,7 +14,4 @@ def describe_workload() -> Support:
 @hookimpl
 def build_workload(case: Case, problem: Conv, data: Data) -> Workload:
     """Build a step: one convolution."""
-    p = problem
-    return workload(
-        case, data, "out", lambda _, batch: convolve(batch["x"], batch["w"], p.stride, p.padding, p.dilation, p.groups)
-    )
+    return workload(case, data, problem.step)

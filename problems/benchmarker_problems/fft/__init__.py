@@ -3,7 +3,7 @@
 Shapes: B transforms per step, X × Y × Z points.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import log2
 from typing import Annotated, Literal, Self
@@ -11,7 +11,7 @@ from typing import Annotated, Literal, Self
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, Work, hookimpl
+from benchmarker import PRECISIONS, Arrays, Cost, Data, Mode, Problem, hookimpl
 
 AXES = (1, 2, 3)
 """The axes that are transformed; the first is the batch."""
@@ -56,11 +56,6 @@ class Fft(Problem):
         flops = round(self.batch_size * 5 * self.points * log2(self.points))
         return Cost(flops, 2 * self.batch_size * self.points * complex_bytes, self.batch_size)
 
-    def parts(self, mode: Mode, precision: str) -> Mapping[str, Work]:
-        """Return the transform, the only part."""
-        cost = self.cost(mode, precision)
-        return {"fft": Work(cost.flops, cost.bytes)}
-
     def data(self, precision: str, rng: np.random.Generator, batches: int) -> Data:
         """Draw real and imaginary parts from a normal distribution."""
         real, whole = (np.float64, np.complex128) if precision == "fp64" else (np.float32, np.complex64)
@@ -76,14 +71,13 @@ class Fft(Problem):
             self, nx=min(self.nx, 12), ny=min(self.ny, 10), nz=min(self.nz, 7), batch_size=min(self.batch_size, 3)
         )
 
-    def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
-        """Yield the transform by its definition: a product with the Fourier matrix of each axis."""
-        for batch in data.batches:
-            y_BXYZ = batch["x"].astype(np.complex128)
-            for axis in AXES:
-                matrix = fourier_matrix(y_BXYZ.shape[axis], self.direction)
-                y_BXYZ = np.moveaxis(np.tensordot(matrix, y_BXYZ, (1, axis)), 0, axis)
-            yield {"y": y_BXYZ}
+    def step(self, weights: Arrays, batch: Arrays, mode: Mode) -> Arrays:
+        """Return the transform by its definition: a product with the Fourier matrix of each axis."""
+        y_BXYZ = batch["x"]
+        for axis in AXES:
+            matrix = fourier_matrix(y_BXYZ.shape[axis], self.direction)
+            y_BXYZ = np.moveaxis(np.tensordot(matrix, y_BXYZ, (1, axis)), 0, axis)
+        return {"y": y_BXYZ}
 
 
 @hookimpl

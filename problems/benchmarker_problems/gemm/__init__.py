@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, Work, hookimpl
+from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, hookimpl
 
 INPUTS: dict[Mode, tuple[str, ...]] = {"inference": ("a", "b"), "forward_backward": ("a", "b", "dc")}
 """Inputs of a step, by mode."""
@@ -53,11 +53,6 @@ class Gemm(Problem):
         if mode == "inference":
             return Cost(product_flops, self.batch_size * (inputs * item + outputs_bytes), self.batch_size)
         return Cost(3 * product_flops, self.batch_size * 2 * (inputs * item + outputs_bytes), self.batch_size)
-
-    def parts(self, mode: Mode, precision: str) -> Mapping[str, Work]:
-        """Return the product, the only part."""
-        cost = self.cost(mode, precision)
-        return {"gemm": Work(cost.flops, cost.bytes)}
 
     def data(self, precision: str, rng: np.random.Generator, batches: int) -> Data:
         """Draw A, B and the gradient of C: normally distributed, or for int8 uniform over its whole range."""

@@ -1,8 +1,6 @@
 """Models of layers in NumPy: the functions of the reference, on BLAS, in the type of the weights."""
 
-from functools import partial
-
-from benchmarker import Case, Data, Support, Workload, hookimpl
+from benchmarker import Arrays, Case, Data, Mode, Support, Workload, hookimpl
 from benchmarker_problems.layers.problem import Layered
 from benchmarker_problems.steps.numpy import DONE, workload
 
@@ -16,4 +14,8 @@ def describe_workload() -> Support:
 @hookimpl
 def build_workload(case: Case, problem: Layered, data: Data) -> Workload:
     """Build a step: the result for one batch."""
-    return workload(case, data, problem.output, partial(problem.forward, impl=problem.impl))
+
+    def step(weights: Arrays, batch: Arrays, _: Mode) -> Arrays:
+        return {problem.output: problem.forward(weights, batch, problem.impl)[0]}
+
+    return workload(case, data, step)

@@ -3,14 +3,14 @@
 Shapes: T sequence, B batch, I size of an input, H hidden size, E = 4·H the gates i, f, g, o one after the other.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Self
 
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import FLOATS, PRECISIONS, Cost, Data, Mode, Problem, Work, hookimpl
+from benchmarker import FLOATS, PRECISIONS, Arrays, Cost, Data, Mode, Problem, hookimpl
 from benchmarker_problems.lstm import reference
 
 PRECISIONS_DONE: Mapping[Mode, tuple[str, ...]] = dict.fromkeys(("inference", "forward_backward"), FLOATS)
@@ -62,11 +62,6 @@ class Lstm(Problem):
             tokens=tokens,
         )
 
-    def parts(self, mode: Mode, precision: str) -> Mapping[str, Work]:
-        """Return the stack, the only part."""
-        cost = self.cost(mode, precision)
-        return {"lstm": Work(cost.flops, cost.bytes)}
-
     def data(self, precision: str, rng: np.random.Generator, batches: int) -> Data:
         """Draw weights uniformly from ±1/√H, as PyTorch does, and normally distributed inputs and gradients."""
         dtype = np.float64 if precision == "fp64" else np.float32
@@ -93,20 +88,13 @@ class Lstm(Problem):
             self, layers=min(self.layers, 2), hidden_size=14, input_size=10, seq_len=min(self.seq_len, 9), batch_size=3
         )
 
-    def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
-        """Yield the outputs, and in `forward_backward` also the gradients of the inputs and of every weight."""
-        weights = {name: weight.astype(np.float64) for name, weight in data.weights.items()}
-        for batch in data.batches:
-            out_TBH, pullback = reference.forward(weights, batch["x"].astype(np.float64), self.layers)
-            if mode == "inference":
-                yield {"out": out_TBH}
-                continue
-            d_x_TBI, gradients = pullback(batch["d_out"].astype(np.float64))
-            yield {
-                "out": out_TBH,
-                "d_x": d_x_TBI,
-                **{f"d_{name}": gradient for name, gradient in gradients.items()},
-            }
+    def step(self, weights: Arrays, batch: Arrays, mode: Mode) -> Arrays:
+        """Return the outputs, and in `forward_backward` also the gradients of the inputs and of every weight."""
+        out_TBH, pullback = reference.forward(weights, batch["x"], self.layers)
+        if mode == "inference":
+            return {"out": out_TBH}
+        d_x_TBI, gradients = pullback(batch["d_out"])
+        return {"out": out_TBH, "d_x": d_x_TBI, **{f"d_{name}": gradient for name, gradient in gradients.items()}}
 
     def weight_shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shape of every weight by name, in order of use."""

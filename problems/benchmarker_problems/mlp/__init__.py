@@ -3,14 +3,14 @@
 Shapes: B batch, C width.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Self
 
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import FLOATS, PRECISIONS, Cost, Data, Mode, Problem, Work, hookimpl
+from benchmarker import FLOATS, PRECISIONS, Arrays, Cost, Data, Mode, Problem, Work, hookimpl
 
 PRECISIONS_DONE: Mapping[Mode, tuple[str, ...]] = dict.fromkeys(("inference", "forward_backward"), FLOATS)
 
@@ -85,25 +85,23 @@ class Mlp(Problem):
         """Return a chain of at most three layers, of at most 48 inputs and 64 rows."""
         return replace(self, batch_size=min(self.batch_size, 64), width=min(self.width, 48), layers=min(self.layers, 3))
 
-    def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
-        """Yield the outputs, and in `forward_backward` also the gradients of the inputs and of all weights."""
-        weights = {name: value.astype(np.float64) for name, value in data.weights.items()}
-        for batch in data.batches:
-            y_BC = batch["x"].astype(np.float64)
-            inputs = {}
-            for name in self.names:
-                inputs[name] = y_BC
-                y_BC = np.tanh(y_BC @ weights[name])
-            outputs = {"y": y_BC}
+    def step(self, weights: Arrays, batch: Arrays, mode: Mode) -> Arrays:
+        """Return the outputs, and in `forward_backward` also the gradients of the inputs and of all weights."""
+        inputs, y_BC = {}, batch["x"]
+        for name in self.names:
             if mode == "forward_backward":
-                gradient_BC = batch["d_y"].astype(np.float64)
-                for name in reversed(self.names):
-                    gradient_BC = gradient_BC * (1 - y_BC**2)
-                    y_BC = inputs[name]
-                    outputs[f"d_{name}"] = y_BC.T @ gradient_BC
-                    gradient_BC = gradient_BC @ weights[name].T
-                outputs["d_x"] = gradient_BC
-            yield outputs
+                inputs[name] = y_BC
+            y_BC = np.tanh(y_BC @ weights[name])
+        outputs = {"y": y_BC}
+        if mode == "forward_backward":
+            gradient_BC = batch["d_y"]
+            for name in reversed(self.names):
+                gradient_BC = gradient_BC * (1 - y_BC**2)
+                y_BC = inputs[name]
+                outputs[f"d_{name}"] = y_BC.T @ gradient_BC
+                gradient_BC = gradient_BC @ weights[name].T
+            outputs["d_x"] = gradient_BC
+        return outputs
 
 
 @hookimpl

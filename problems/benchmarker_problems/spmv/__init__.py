@@ -5,7 +5,7 @@ Neighbours outside the grid are left out (Dongarra, Heroux and Luszczek, "HPCG b
 performance computing systems", 2015). Shapes: N = X·Y·Z rows, E entries other than zero, at most K = 27 in a row.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Annotated, Literal, NamedTuple, Self
@@ -13,7 +13,7 @@ from typing import Annotated, Literal, NamedTuple, Self
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, Work, hookimpl
+from benchmarker import PRECISIONS, Arrays, Cost, Data, Mode, Problem, Work, hookimpl
 
 DIAGONAL, OFF_DIAGONAL = 26.0, -1.0
 OFFSETS = tuple(product((-1, 0, 1), repeat=3))
@@ -53,10 +53,6 @@ class Spmv(Problem):
         work = product_work(self.nx, self.ny, self.nz, PRECISIONS[precision].parameter_bytes)
         return Cost(work.flops, work.bytes, 1)
 
-    def parts(self, mode: Mode, precision: str) -> Mapping[str, Work]:
-        """Return the product, the only part."""
-        return {"spmv": product_work(self.nx, self.ny, self.nz, PRECISIONS[precision].parameter_bytes)}
-
     def data(self, precision: str, rng: np.random.Generator, batches: int) -> Data:
         """Return the matrix as `values`, `columns` and `row_starts` of CSR, and draw x from a normal distribution."""
         dtype = np.float64 if precision == "fp64" else np.float32
@@ -68,10 +64,9 @@ class Spmv(Problem):
         """Return the operator on at most 8 × 7 × 6 points, different limits so that they differ."""
         return replace(self, nx=min(self.nx, 8), ny=min(self.ny, 7), nz=min(self.nz, 6))
 
-    def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
-        """Yield the product, computed on the grid without a matrix."""
-        for batch in data.batches:
-            yield {"y": apply_operator(batch["x"].astype(np.float64), self.nx, self.ny, self.nz)}
+    def step(self, weights: Arrays, batch: Arrays, mode: Mode) -> Arrays:
+        """Return the product, computed on the grid without a matrix."""
+        return {"y": apply_operator(batch["x"], self.nx, self.ny, self.nz)}
 
 
 @hookimpl

@@ -3,14 +3,14 @@
 One step of the heat equation, which is also one of Jacobi's method with weights. Shapes: X × Y × Z points.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Self
 
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, Work, hookimpl
+from benchmarker import PRECISIONS, Arrays, Cost, Data, Mode, Problem, hookimpl
 
 CENTRE, NEIGHBOUR = 0.4, 0.1
 """Weights of a point and of each of its six neighbours; they add up to 1."""
@@ -56,11 +56,6 @@ class Stencil(Problem):
         inner = (self.nx - 2) * (self.ny - 2) * (self.nz - 2)
         return Cost(8 * inner, (points + inner) * PRECISIONS[precision].parameter_bytes, 1)
 
-    def parts(self, mode: Mode, precision: str) -> Mapping[str, Work]:
-        """Return the sweep, the only part."""
-        cost = self.cost(mode, precision)
-        return {"sweep": Work(cost.flops, cost.bytes)}
-
     def data(self, precision: str, rng: np.random.Generator, batches: int) -> Data:
         """Draw inner points from a normal distribution; all batches share the boundary, which is drawn as well."""
         dtype = np.float64 if precision == "fp64" else np.float32
@@ -74,17 +69,16 @@ class Stencil(Problem):
         """Return at most 12 × 11 × 10 points, different limits so that they differ."""
         return replace(self, nx=min(self.nx, 12), ny=min(self.ny, 11), nz=min(self.nz, 10))
 
-    def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
-        """Yield the grid after the sweep, by a product with the matrix of the neighbours along each axis."""
-        for batch in data.batches:
-            u_XYZ = batch["u"].astype(np.float64)
-            sums_XYZ = np.zeros_like(u_XYZ)
-            for axis, points in enumerate(self.shape):
-                adjacent = np.eye(points, k=1) + np.eye(points, k=-1)
-                sums_XYZ += np.moveaxis(np.tensordot(adjacent, u_XYZ, (1, axis)), 0, axis)
-            v_XYZ = u_XYZ.copy()
-            v_XYZ[INNER] = CENTRE * u_XYZ[INNER] + NEIGHBOUR * sums_XYZ[INNER]
-            yield {"v": v_XYZ}
+    def step(self, weights: Arrays, batch: Arrays, mode: Mode) -> Arrays:
+        """Return the grid after the sweep, by a product with the matrix of the neighbours along each axis."""
+        u_XYZ = batch["u"]
+        sums_XYZ = np.zeros_like(u_XYZ)
+        for axis, points in enumerate(self.shape):
+            adjacent = np.eye(points, k=1) + np.eye(points, k=-1)
+            sums_XYZ += np.moveaxis(np.tensordot(adjacent, u_XYZ, (1, axis)), 0, axis)
+        v_XYZ = u_XYZ.copy()
+        v_XYZ[INNER] = CENTRE * u_XYZ[INNER] + NEIGHBOUR * sums_XYZ[INNER]
+        return {"v": v_XYZ}
 
 
 @hookimpl

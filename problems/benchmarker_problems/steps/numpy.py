@@ -1,25 +1,23 @@
-"""Steps in NumPy: inference by the functions of the reference, on BLAS, in the type of the case."""
+"""Steps in NumPy: those of the reference, on BLAS, in the type of the case."""
 
 from collections.abc import Callable, Mapping
 from itertools import cycle
 
 import numpy as np
 
-from benchmarker import Case, Data, Mode, Workload
-from benchmarker_problems.steps.reference import Batch, Weights
+from benchmarker import Arrays, Case, Data, Mode, Workload
 
 DONE: Mapping[Mode, tuple[str, ...]] = {"inference": ("fp64", "fp32")}
 """Precisions that BLAS supports."""
 
 
-def workload(
-    case: Case, data: Data, output: str, forward: Callable[[Weights, Batch], tuple[np.ndarray, object]]
-) -> Workload:
-    """Return the workload that computes the output of the next batch.
+def workload(case: Case, data: Data, step: Callable[[Arrays, Arrays, Mode], Arrays]) -> Workload:
+    """Return the workload that takes a step, such as `Problem.step`, with the next batch.
 
-    `forward` takes the weights and the arrays of a batch by name, and returns the output and its pullback.
+    Training changes a copy of the weights.
     """
     dtype = np.float64 if case.precision == "fp64" else np.float32
+    weights = {name: weight.copy() if case.mode == "training" else weight for name, weight in data.weights.items()}
     batches = cycle(
         [
             {
@@ -29,9 +27,4 @@ def workload(
             for batch in data.batches
         ]
     )
-
-    def step() -> np.ndarray:
-        result, _ = forward(data.weights, next(batches))
-        return result
-
-    return Workload(step, lambda result: {output: result})
+    return Workload(lambda: step(weights, next(batches), case.mode), lambda outputs: outputs)

@@ -3,14 +3,14 @@
 After McCalpin, "Memory bandwidth and machine balance in current high performance computers" (1995).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal, Self
 
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import PRECISIONS, STORED_FLOATS, Cost, Data, Mode, Problem, Work, hookimpl
+from benchmarker import PRECISIONS, STORED_FLOATS, Arrays, Cost, Data, Mode, Problem, hookimpl
 
 SCALAR = 3.0
 """STREAM's factor of the triad."""
@@ -49,11 +49,6 @@ class Stream(Problem):
             return Cost(0, 2 * self.n * item, 1)
         return Cost(2 * self.n, 3 * self.n * item, 1)
 
-    def parts(self, mode: Mode, precision: str) -> Mapping[str, Work]:
-        """Return the pass, the only part."""
-        cost = self.cost(mode, precision)
-        return {"stream": Work(cost.flops, cost.bytes)}
-
     def data(self, precision: str, rng: np.random.Generator, batches: int) -> Data:
         """Draw b and c from a normal distribution; each batch is a window of them, shifted by one element."""
         dtype = np.float64 if precision == "fp64" else np.float32
@@ -64,11 +59,9 @@ class Stream(Problem):
         """Return the same pass over at most 1000 elements."""
         return replace(self, n=min(self.n, 1000))
 
-    def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
-        """Yield the array that is written."""
-        for batch in data.batches:
-            b, c = batch["b"].astype(np.float64), batch["c"].astype(np.float64)
-            yield {"a": b if self.op == "copy" else b + SCALAR * c}
+    def step(self, weights: Arrays, batch: Arrays, mode: Mode) -> Arrays:
+        """Return the array that is written."""
+        return {"a": batch["b"] if self.op == "copy" else batch["b"] + SCALAR * batch["c"]}
 
 
 @hookimpl

@@ -376,6 +376,6 @@ def test_what_cannot_be_predicted_is_said_in_a_line(command, tmp_path, words, me
 
 
 def test_a_problem_without_parts_is_refused(cli):
-    done = cli("predict", "--problem=nap", *VENDOR)
+    done = cli("predict", "--problem=collective", *VENDOR)
     assert done.returncode == 2
     assert "the problem has no formula for the work of its scopes" in done.stderr
