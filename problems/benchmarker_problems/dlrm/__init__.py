@@ -13,9 +13,10 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, Work, hookimpl
-from benchmarker_problems.dlrm.reference import TABLES, steps
-from benchmarker_problems.layers import DERIVED, Shapes, fill, linear_shapes, size_of
+from benchmarker import PRECISIONS, Arrays, Cost, Data, Mode, Problem, Work, hookimpl
+from benchmarker_problems.dlrm.reference import BAGS, LEARNING_RATE, TABLES, binary_cross_entropy, forward, relu
+from benchmarker_problems.layers import DERIVED, Shapes, fill, size_of
+from benchmarker_problems.layers.layer import Layer, Linear, Pointwise, parts_of, shapes_of
 from benchmarker_problems.layers.work import RowWork, update
 
 Size = Literal["small", "synthetic", "mlperf"]
@@ -121,6 +122,16 @@ class Dlrm(Problem):
         return (self.embedding_dim + self.pairs, *map(int, self.top_mlp.split("-")), 1)
 
     @property
+    def bottom(self) -> tuple[Layer, ...]:
+        """The MLP on dense features."""
+        return tuple(_mlp("bottom", self.bottom_widths))
+
+    @property
+    def top(self) -> tuple[Layer, ...]:
+        """The MLP on the products of pairs; no ReLU is behind the logit."""
+        return tuple(_mlp("top", self.top_widths))[:-1]
+
+    @property
     def lookups(self) -> int:
         """Rows that a step looks up, counting each as often as it occurs."""
         return self.batch_size * self.tables * self.pooling
@@ -150,20 +161,14 @@ class Dlrm(Problem):
         item = types.parameter_bytes
         rows, bags = self.distinct_rows * self.embedding_dim, self.batch_size * self.tables * self.embedding_dim
         mlps = size_of(self.mlp_shapes())
-        first = 2 * self.batch_size * self.bottom_widths[0] * self.bottom_widths[1]
-        products = (
-            sum(_products(self.bottom_widths)) + sum(_products(self.top_widths)) + self.vectors**2 * self.embedding_dim
-        )
-        flops = 2 * self.batch_size * products
         inputs_bytes = self.batch_size * self.dense_features * item + 4 * self.lookups
         moved = {
             "inference": (mlps + rows) * item + inputs_bytes + self.batch_size * types.compute_bytes,
             "forward_backward": (2 * mlps + rows + bags + self.batch_size) * item + inputs_bytes,
             "training": (3 * mlps + 2 * rows + bags + self.batch_size) * item + inputs_bytes,
         }
-        return Cost(
-            flops=flops if mode == "inference" else 3 * flops - first, bytes=moved[mode], samples=self.batch_size
-        )
+        flops = sum(work.flops for work in self.parts(mode, precision).values())
+        return Cost(flops, moved[mode], samples=self.batch_size)
 
     def parts(self, mode: Mode, precision: str) -> Mapping[str, Work]:
         """Return the work of every scope; rows that are looked up often count once."""
@@ -172,23 +177,15 @@ class Dlrm(Problem):
         bags = self.tables * self.embedding_dim
         rows_bytes = self.distinct_rows * self.embedding_dim * item
         bags_bytes = self.batch_size * bags * item + 4 * self.lookups
-        (first, *bottom), top = _layers(self.bottom_widths), _layers(self.top_widths)
         parts = {
             "embed": Work(0, rows_bytes + bags_bytes, rows_bytes),
-            "bottom_mlp": _total(
-                layers.first_linear(*first),
-                *(layers.linear(*each) for each in bottom),
-                *(layers.pointwise(width, width) for width in self.bottom_widths[1:]),
-            ),
+            "bottom_mlp": _total(parts_of(self.bottom, layers)),
             "interaction": layers.part(
                 2 * self.batch_size * self.vectors**2 * self.embedding_dim,
                 read=self.batch_size * self.vectors * self.embedding_dim,
                 written=self.batch_size * self.top_widths[0],
             ),
-            "top_mlp": _total(
-                *(layers.linear(*each) for each in top),
-                *(layers.pointwise(width, width) for width in self.top_widths[1:-1]),
-            ),
+            "top_mlp": _total(parts_of(self.top, layers)),
             "loss": layers.pointwise(1, 0),
             "optimizer": update(3 * size_of(self.mlp_shapes()) * item),
             "embed_update": Work(0, 2 * rows_bytes + bags_bytes, 2 * rows_bytes),
@@ -261,17 +258,24 @@ class Dlrm(Problem):
             batch_size=101,
         )
 
-    def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
-        """Yield the logits; or the loss and the gradients of MLPs and bags; or the loss before each SGD step."""
-        return steps(self, data, mode)
+    def step(self, weights: Arrays, batch: Arrays, mode: Mode) -> Arrays:
+        """Return the logits; or the loss and the gradients of MLPs and bags; or the loss before a step of SGD."""
+        logits_B, pullback = forward(weights, batch["dense"], batch["indices"], self)
+        if mode == "inference":
+            return {"logits": logits_B}
+        loss, d_logits_B = binary_cross_entropy(logits_B, batch["targets"])
+        gradients = pullback(d_logits_B)
+        if mode == "forward_backward":
+            return {"loss": loss, **{f"d_{name}": gradient for name, gradient in gradients.items()}}
+        d_bags_BSD = gradients.pop(BAGS)
+        for name, gradient in gradients.items():
+            weights[name][...] -= LEARNING_RATE * gradient
+        np.subtract.at(weights[TABLES], batch["indices"], LEARNING_RATE * d_bags_BSD[:, :, None])
+        return {"loss": loss}
 
     def mlp_shapes(self) -> Shapes:
         """Return the shape of every weight of both MLPs by name, in order of use; a `kernel` is [inputs, outputs]."""
-        shapes: Shapes = {}
-        for name, widths in (("bottom", self.bottom_widths), ("top", self.top_widths)):
-            for number, (inputs, outputs) in enumerate(_layers(widths)):
-                shapes |= linear_shapes(f"{name}.{number}", inputs, outputs)
-        return shapes
+        return shapes_of((*self.bottom, *self.top))
 
     def weight_shapes(self) -> Shapes:
         """Return the shape of every weight by name."""
@@ -312,14 +316,12 @@ def _draw(name: str, shape: tuple[int, ...], problem: Dlrm, rng: np.random.Gener
     return rng.standard_normal(shape, dtype=np.float32) * np.float32(variance**0.5)
 
 
-def _layers(widths: tuple[int, ...]) -> list[tuple[int, int]]:
-    """Return the inputs and outputs of each layer."""
-    return list(pairwise(widths))
+def _mlp(name: str, widths: tuple[int, ...]) -> Iterator[Layer]:
+    """Yield linear layers, each with a ReLU behind it; the bottom one is on the data of a batch."""
+    for number, (inputs, outputs) in enumerate(pairwise(widths)):
+        yield Linear(f"{name}.{number}", inputs, outputs, of_data=name == "bottom" and number == 0)
+        yield Pointwise(f"{name}.{number}.relu", relu, outputs, outputs)
 
 
-def _products(widths: tuple[int, ...]) -> list[int]:
-    return [inputs * outputs for inputs, outputs in _layers(widths)]
-
-
-def _total(*parts: Work) -> Work:
-    return sum(parts, Work(0, 0))
+def _total(parts: Mapping[str, Work]) -> Work:
+    return sum(parts.values(), Work(0, 0))

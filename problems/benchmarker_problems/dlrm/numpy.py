@@ -1,8 +1,7 @@
 """DLRM in NumPy: the functions of the reference, on BLAS, in the type of the weights."""
 
-from benchmarker import Arrays, Case, Data, Mode, Support, Workload, hookimpl
+from benchmarker import Case, Data, Support, Workload, hookimpl
 from benchmarker_problems.dlrm import Dlrm
-from benchmarker_problems.dlrm.reference import forward
 from benchmarker_problems.steps.numpy import DONE, workload
 
 
@@ -15,8 +14,4 @@ def describe_workload() -> Support:
 @hookimpl
 def build_workload(case: Case, problem: Dlrm, data: Data) -> Workload:
     """Build a step: the logits of one batch."""
-
-    def step(weights: Arrays, batch: Arrays, _: Mode) -> Arrays:
-        return {"logits": forward(weights, batch["dense"], batch["indices"], problem)[0]}
-
-    return workload(case, data, step)
+    return workload(case, data, problem.step)

@@ -5,13 +5,13 @@ Shapes: B batch, S tables, P indices of a bag, D width of a row, I dense feature
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarker import Data, Mode
-from benchmarker_problems.layers.reference import Gradients, Plain, Pullback, Weights, linear, prefixed, select
+from benchmarker_problems.layers.layer import chain
+from benchmarker_problems.layers.reference import Gradients, Plain, Weights
 
 if TYPE_CHECKING:
     from benchmarker_problems.dlrm import Dlrm
@@ -24,38 +24,17 @@ LEARNING_RATE = 0.1
 """Of SGD, as in the authors' bench/dlrm_s_criteo_kaggle.sh."""
 
 
-def steps(problem: Dlrm, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
-    """Yield the logits; or the loss and the gradients of MLPs and bags; or the loss before each SGD step."""
-    weights = {name: weight.astype(np.float64) for name, weight in data.weights.items()}
-    for batch in data.batches:
-        logits_B, pullback = forward(weights, batch["dense"].astype(np.float64), batch["indices"], problem)
-        if mode == "inference":
-            yield {"logits": logits_B}
-            continue
-        loss, d_logits_B = binary_cross_entropy(logits_B, batch["targets"])
-        gradients = pullback(d_logits_B)
-        if mode == "forward_backward":
-            yield {"loss": loss, **{f"d_{name}": gradient for name, gradient in gradients.items()}}
-            continue
-        d_bags_BSD = gradients.pop(BAGS)
-        for name, gradient in gradients.items():
-            weights[name] -= LEARNING_RATE * gradient
-        np.subtract.at(weights[TABLES], batch["indices"], LEARNING_RATE * d_bags_BSD[:, :, None])
-        yield {"loss": loss}
-
-
 def forward(
     weights: Weights, dense_BI: np.ndarray, indices_BSP: np.ndarray, problem: Dlrm
 ) -> tuple[np.ndarray, Callable[[np.ndarray], Gradients]]:
     """Return the logits, [B], and the function from their gradient to those of the MLPs' weights and of the bags."""
     bags_BSD = weights[TABLES][indices_BSP].sum(axis=2)
-    bottom_BD, bottom_pullback = mlp(dense_BI, weights, "bottom", len(problem.bottom_widths) - 1)
-    bottom_BD, relu_pullback = relu(bottom_BD)
+    bottom_BD, bottom_pullback = chain(problem.bottom, dense_BI, weights)
     vectors_BND = np.concatenate([bottom_BD[:, None], bags_BSD], axis=1)
     products_BNN = vectors_BND @ vectors_BND.swapaxes(1, 2)
     pairs = (slice(None), *np.tril_indices(problem.vectors, -1))
     top_BI = np.concatenate([bottom_BD, products_BNN[pairs]], axis=1)
-    logits_B1, top_pullback = mlp(top_BI, weights, "top", len(problem.top_widths) - 1)
+    logits_B1, top_pullback = chain(problem.top, top_BI, weights)
 
     def pullback(d_logits_B: np.ndarray) -> Gradients:
         d_top_BI, d_top = top_pullback(d_logits_B[:, None])
@@ -63,29 +42,10 @@ def forward(
         d_products_BNN = np.zeros_like(products_BNN)
         d_products_BNN[pairs] = d_pairs_BQ
         d_vectors_BND = (d_products_BNN + d_products_BNN.swapaxes(1, 2)) @ vectors_BND
-        _, d_bottom = bottom_pullback(relu_pullback(d_bottom_BD + d_vectors_BND[:, 0]))
+        _, d_bottom = bottom_pullback(d_bottom_BD + d_vectors_BND[:, 0])
         return {**d_bottom, **d_top, BAGS: d_vectors_BND[:, 1:]}
 
     return logits_B1[:, 0], pullback
-
-
-def mlp(x_I: np.ndarray, weights: Weights, name: str, layers: int) -> tuple[np.ndarray, Pullback]:
-    """Apply linear layers with ReLU between them."""
-    pullbacks: list[tuple[str, Pullback, Plain]] = []
-    for number in range(layers):
-        x_I, relu_pullback = relu(x_I) if number else (x_I, lambda d_x_I: d_x_I)
-        x_I, linear_pullback = linear(x_I, select(weights, f"{name}.{number}"))
-        pullbacks.append((f"{name}.{number}", linear_pullback, relu_pullback))
-
-    def pullback(d_y_O: np.ndarray) -> tuple[np.ndarray, Gradients]:
-        gradients: Gradients = {}
-        for layer, linear_pullback, relu_pullback in reversed(pullbacks):
-            d_y_O, of_layer = linear_pullback(d_y_O)
-            d_y_O = relu_pullback(d_y_O)
-            gradients |= prefixed(layer, of_layer)
-        return d_y_O, gradients
-
-    return x_I, pullback
 
 
 def relu(x: np.ndarray) -> tuple[np.ndarray, Plain]:
