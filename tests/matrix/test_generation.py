@@ -296,7 +296,7 @@ def test_pages_give_the_logits_of_a_cache_in_one_piece(name, framework, impl):
     if (framework, impl) == ("jax", "fused"):
         pytest.skip("JAX's fused attention does not fit a cache")
     fit, paged = (
-        made(framework, name, tiny(name, "generate", **PAGED, impl=impl, cache=cache)) for cache in ("fit", "paged")
+        made(framework, name, tiny(name, "generate", **PAGED, impl=impl, kv_cache=cache)) for cache in ("fit", "paged")
     )
     expected, found = (each.outputs(each.step())["logits"] for each in (fit, paged))
     assert expected.shape == (3, 4, 61)
@@ -310,8 +310,8 @@ def test_pages_give_the_logits_of_a_cache_in_one_piece(name, framework, impl):
 def test_the_logits_of_every_step_are_right_with_pages(name, framework, precision):
     problem = problem_of(name)
     for phase in PHASES:
-        params = problem(phase=phase, cache="paged").small()
-        assert params.cache == "paged"
+        params = problem(phase=phase, kv_cache="paged").small()
+        assert params.kv_cache == "paged"
         data = params.data(precision, np.random.default_rng(0), 1)
         case = Case(problem=name, framework=framework, device="cpu", mode="inference", precision=precision, params={})
         found = check(made(framework, name, params, precision), data, params, case)
@@ -321,7 +321,7 @@ def test_the_logits_of_every_step_are_right_with_pages(name, framework, precisio
 def test_pages_that_two_sequences_share_change_the_logits(monkeypatch):
     """The table is used: with the pages of the first sequence for all, the others are wrong."""
     pytest.importorskip("torch")
-    params = tiny("llama", "generate", **PAGED, cache="paged")
+    params = tiny("llama", "generate", **PAGED, kv_cache="paged")
     right = made("torch", "llama", params)
     shared = np.tile(page_table(params)[:2], (3, 1))
     monkeypatch.setattr("benchmarker_problems.generation.torch.page_table", lambda _: shared)
@@ -332,7 +332,7 @@ def test_pages_that_two_sequences_share_change_the_logits(monkeypatch):
 
 @pytest.mark.parametrize(("name", "heads"), [("gpt2", 4), ("llama", 2)])
 def test_each_page_belongs_to_one_sequence_and_head_in_random_order(name, heads):
-    params = tiny(name, "generate", **PAGED, cache="paged")
+    params = tiny(name, "generate", **PAGED, kv_cache="paged")
     table = page_table(params)
     assert table.shape == (3 * heads, 3)
     assert sorted(table.ravel()) == list(range(params.cache_shape[1]))
@@ -345,12 +345,12 @@ def test_each_page_belongs_to_one_sequence_and_head_in_random_order(name, heads)
 
 def test_the_bytes_of_pages_are_whole_and_those_that_are_read_stay():
     problem = problem_of("llama")
-    fit, paged = (tiny("llama", "generate", **PAGED, cache=cache) for cache in ("fit", "paged"))
+    fit, paged = (tiny("llama", "generate", **PAGED, kv_cache=cache) for cache in ("fit", "paged"))
     assert fit.cache_bytes("fp32") == 2 * 2 * 3 * 2 * 33 * 6 * 4  # of 2 blocks, 3 sequences, 2 heads
     assert paged.cache_bytes("fp32") == 2 * 2 * 3 * 2 * 48 * 6 * 4
     assert paged.cost("inference", "fp32") == fit.cost("inference", "fp32")
     assert paged.parts("inference", "fp32") == fit.parts("inference", "fp32")
-    assert problem(phase="decode", cache="paged").title("inference").endswith("at 128+32 paged")
+    assert problem(phase="decode", kv_cache="paged").title("inference").endswith("at 128+32 paged")
 
 
 @pytest.mark.parametrize(
@@ -359,7 +359,7 @@ def test_the_bytes_of_pages_are_whole_and_those_that_are_read_stay():
 )
 def test_the_largest_cache_has_room_for_the_context_of_the_model(name, size, context):
     problem = problem_of(name)
-    params = problem(size=size, phase="generate", cache="max")
+    params = problem(size=size, phase="generate", kv_cache="max")
     assert params.seq_len == context == params.cache_shape[2]
     assert problem(**parameters.values(params)) == params
     assert params.small().seq_len == 32
@@ -369,11 +369,15 @@ def test_the_largest_cache_has_room_for_the_context_of_the_model(name, size, con
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("gpt2", {"cache": "paged"}, "cache=paged needs a phase"),
-        ("gpt2", {"cache": "max", "phase": "decode", "seq_len": 512}, "seq_len=512 needs cache=fit or paged"),
-        ("gpt2", {"cache": "max", "phase": "decode", "depth": 1020}, "seq_len=1024 has no room for the 1052 positions"),
-        ("llama", {"cache": "max", "phase": "decode"}, "none is published for size=cs336-small"),
-        ("moe", {"cache": "max", "phase": "decode"}, "none is published for size=moe-small"),
+        ("gpt2", {"kv_cache": "paged"}, "kv_cache=paged needs a phase"),
+        ("gpt2", {"kv_cache": "max", "phase": "decode", "seq_len": 512}, "seq_len=512 needs kv_cache=fit or paged"),
+        (
+            "gpt2",
+            {"kv_cache": "max", "phase": "decode", "depth": 1020},
+            "seq_len=1024 has no room for the 1052 positions",
+        ),
+        ("llama", {"kv_cache": "max", "phase": "decode"}, "none is published for size=cs336-small"),
+        ("moe", {"kv_cache": "max", "phase": "decode"}, "none is published for size=moe-small"),
     ],
 )
 def test_a_cache_that_does_not_fit_is_refused(name, options, message):

@@ -72,7 +72,7 @@ class Decoder(LanguageModel):
     new_tokens: NewTokens = DERIVED
     decoding: DecodingOption = "greedy"
     weight_type: WeightTypeOption = "full"
-    cache: CacheOption = "fit"
+    kv_cache: CacheOption = "fit"
 
     def __post_init__(self) -> None:
         fill(self, self.sizes[self.size])

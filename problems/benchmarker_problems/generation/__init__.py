@@ -78,12 +78,12 @@ def fill_lengths(problem: Any, context: int | None) -> None:
             raise ValueError(f"{name}={value} needs phase={phases}")
         elif not value and name in lengths:
             raise ValueError(f"{name}=0 is too small for phase={problem.phase}: at least 1")
-    if problem.cache == "max":
+    if problem.kv_cache == "max":
         if context is None:
-            raise ValueError(f"cache=max needs a context length, and none is published for size={problem.size}")
+            raise ValueError(f"kv_cache=max needs a context length, and none is published for size={problem.size}")
         if problem.seq_len not in (DERIVED, context):
             raise ValueError(
-                f"seq_len={problem.seq_len} needs cache=fit or paged; max has room for {context} positions"
+                f"seq_len={problem.seq_len} needs kv_cache=fit or paged; max has room for {context} positions"
             )
         object.__setattr__(problem, "seq_len", context)
     if problem.seq_len is DERIVED:
@@ -92,8 +92,8 @@ def fill_lengths(problem: Any, context: int | None) -> None:
         raise ValueError(f"seq_len={problem.seq_len} has no room for the {positions(problem)} positions of the phase")
     if problem.phase == "none" and problem.decoding != "greedy":
         raise ValueError(f"decoding={problem.decoding} needs a phase")
-    if problem.phase == "none" and problem.cache != "fit":
-        raise ValueError(f"cache={problem.cache} needs a phase")
+    if problem.phase == "none" and problem.kv_cache != "fit":
+        raise ValueError(f"kv_cache={problem.kv_cache} needs a phase")
 
 
 def positions(problem: Any) -> int:
@@ -109,7 +109,7 @@ def pages(problem: Any) -> int:
 
 def page_table(problem: Any) -> np.ndarray | None:
     """Return where the pages of each sequence and head are, [R, P], in random order; None for a cache without pages."""
-    if problem.cache != "paged":
+    if problem.kv_cache != "paged":
         return None
     shape = problem.batch_size, pages(problem)
     heads = problem.cache_shape[1] // prod(shape)
@@ -124,7 +124,7 @@ def phase_title(problem: Any) -> str:
     lengths = {"prefill": f"P={p.prompt_len}", "decode": f"at {p.depth}+{p.new_tokens}"}
     room = f" S={p.seq_len}" if p.seq_len > positions(p) else ""
     forced = " forced" if p.decoding == "forced" else ""
-    paged = " paged" if p.cache == "paged" else ""
+    paged = " paged" if p.kv_cache == "paged" else ""
     weights = "" if p.weight_type == "full" else f" {p.weight_type} weights"
     what = lengths.get(p.phase, f"P={p.prompt_len} N={p.new_tokens}")
     return f"{p.phase}, B={p.batch_size} {what}{room}{paged}{forced}{weights}"
@@ -203,5 +203,5 @@ def small_lengths(problem: Any) -> dict[str, Any]:
         return {"seq_len": 32}
     lengths = {"prompt_len": 20, "depth": 20, "new_tokens": 5}
     used = {name: lengths[name] for name in DEFAULTS[problem.phase]}
-    cache = "fit" if problem.cache == "max" else problem.cache
-    return {**used, "seq_len": 32, "decoding": "forced", "cache": cache}
+    cache = "fit" if problem.kv_cache == "max" else problem.kv_cache
+    return {**used, "seq_len": 32, "decoding": "forced", "kv_cache": cache}

@@ -57,7 +57,7 @@ class LanguageModel(Layered, Divides, Generates):
     new_tokens: int
     decoding: Decoding
     weight_type: WeightType
-    cache: Cache
+    kv_cache: Cache
 
     divided_widths: ClassVar[tuple[str, ...]]
     """Options that `tp` divides among devices."""
@@ -178,7 +178,7 @@ class LanguageModel(Layered, Divides, Generates):
 
         That is sequences · heads, positions and width; or pages · heads, positions of a page, and width.
         """
-        if self.cache == "paged":
+        if self.kv_cache == "paged":
             return self.n_layer, self.batch_size * pages(self) * self.kv_heads, PAGE, self.head_dim
         return self.n_layer, self.batch_size * self.kv_heads, self.seq_len, self.head_dim
 
@@ -251,7 +251,7 @@ class LanguageModel(Layered, Divides, Generates):
         """Return the options of an engine with room for so many positions in each slot."""
         room = max(positions, 2)
         lengths = {"prompt_len": 0, "depth": room - 1, "new_tokens": 1, "seq_len": room}
-        return {"phase": "decode", "decoding": "greedy", "cache": "fit", "batch_size": slots, **lengths}
+        return {"phase": "decode", "decoding": "greedy", "kv_cache": "fit", "batch_size": slots, **lengths}
 
     def logits(self, data: Data, tokens: np.ndarray) -> np.ndarray:
         """Return the logits after every token, without a cache."""

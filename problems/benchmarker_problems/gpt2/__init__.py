@@ -92,7 +92,7 @@ class Gpt2(LanguageModel):
     new_tokens: NewTokens = DERIVED
     decoding: DecodingOption = "greedy"
     weight_type: WeightTypeOption = "full"
-    cache: CacheOption = "fit"
+    kv_cache: CacheOption = "fit"
 
     def __post_init__(self) -> None:
         fill(self, SIZES[self.size])
