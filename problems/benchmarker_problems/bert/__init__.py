@@ -18,7 +18,7 @@ from benchmarker_problems.layers import DERIVED, fill, require_multiples
 from benchmarker_problems.layers.data import draw, sequences
 from benchmarker_problems.layers.layer import Attention, Embedding, Layer, Linear, Moved, Norm, Pointwise, TiedHead
 from benchmarker_problems.layers.model import Model, Stage, transformer_block
-from benchmarker_problems.layers.problem import Layered
+from benchmarker_problems.layers.problem import Transformer
 from benchmarker_problems.layers.reference import Gradients, Pullback, Weights, cross_entropy, gelu
 from benchmarker_problems.layers.work import RowWork
 from benchmarker_problems.steps import MICROBATCHES_HELP, RECOMPUTE_HELP, AdamW, steps_title
@@ -64,7 +64,7 @@ ROBERTA = Family(first_position=2, token_types=1, layer_norm_eps=1e-5)
 
 
 @dataclass(frozen=True)
-class Bert(Layered):
+class Bert(Transformer):
     """BERT and RoBERTa: forward only, forward and backward, or training with AdamW.
 
     `inference` returns the logits of every position, [B, T, V], or with `--head=masked` of the masked, [N, V]. The loss
@@ -223,7 +223,7 @@ class Bert(Layered):
         tokens = self.batch_size // self.microbatches * self.seq_len
         return replace(data, batches=tuple({**batch, "masked": batch["masked"] % tokens} for batch in data.batches))
 
-    def adamw(self) -> AdamW:
+    def optimizer(self) -> AdamW:
         """Return BERT's settings (Devlin et al., 2019, A.2), without warm-up and decay of the learning rate.
 
         It is inversely proportional to the width (Yang et al., 2022), so that the small size of checks learns quickly.

@@ -85,7 +85,7 @@ def build_workload(framework: JaxFramework, case: Case, problem: Bert, data: Dat
         loss_of,
         terms=p.masked,
         inputs=("tokens", "masked"),
-        settings=p.adamw(),
+        settings=p.optimizer(),
         microbatches=p.microbatches,
         recomputed_flops=p.recomputed_flops(
             scores=recomputes_scores(p.impl, kernel),

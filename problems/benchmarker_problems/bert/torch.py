@@ -90,7 +90,7 @@ def build_workload(framework: TorchFramework, case: Case, problem: Bert, data: D
         loss_of,
         terms=p.masked,
         inputs=("tokens", "masked"),
-        settings=p.adamw(),
+        settings=p.optimizer(),
         microbatches=p.microbatches,
         recomputed_flops=p.recomputed_flops(scores=scores),
     )

@@ -29,7 +29,7 @@ from benchmarker_problems.layers import DERIVED, fill, require_multiples
 from benchmarker_problems.layers.data import draw, labelled_images
 from benchmarker_problems.layers.layer import Attention, Linear, Moved, Patches, Pointwise, chain
 from benchmarker_problems.layers.model import Model, Stage, attention_and_mlp
-from benchmarker_problems.layers.problem import Layered
+from benchmarker_problems.layers.problem import Transformer
 from benchmarker_problems.layers.reference import Gradients, Weights, gelu_tanh, silu
 from benchmarker_problems.steps import MICROBATCHES_HELP, RECOMPUTE_HELP, AdamW, steps_title
 from benchmarker_problems.steps.reference import Batch
@@ -60,7 +60,7 @@ _CODE = "; parameters as the authors' train.py prints them, without the fixed po
 
 
 @dataclass(frozen=True)
-class Dit(Layered):
+class Dit(Transformer):
     """DiT: one evaluation of the denoiser, forward and backward, or training with AdamW.
 
     `inference` returns the prediction, [B, H, W, noise and sigma of each channel]. The loss is the mean squared error
@@ -226,7 +226,7 @@ class Dit(Layered):
             batch_size=6 * self.microbatches,
         )
 
-    def adamw(self) -> AdamW:
+    def optimizer(self) -> AdamW:
         """Return the authors' settings: no decay of the weights, and a constant learning rate.
 
         It is inversely proportional to the width (Yang et al., 2022), so that the small size of checks learns quickly.

@@ -133,7 +133,7 @@ def build_workload(framework: JaxFramework, case: Case, problem: Dit, data: Data
         loss_of,
         terms=p.batch_size * p.seq_len,
         inputs=("latents", "timesteps", "labels"),
-        settings=p.adamw(),
+        settings=p.optimizer(),
         microbatches=p.microbatches,
         recomputed_flops=p.recomputed_flops(
             scores=recomputes_scores(p.impl, kernel),

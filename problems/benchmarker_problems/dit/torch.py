@@ -144,7 +144,7 @@ def build_workload(framework: TorchFramework, case: Case, problem: Dit, data: Da
         lambda latents, timesteps, labels, noise: noise_loss(prediction_of(latents, timesteps, labels), noise),
         terms=p.batch_size * p.seq_len,
         inputs=("latents", "timesteps", "labels"),
-        settings=p.adamw(),
+        settings=p.optimizer(),
         microbatches=p.microbatches,
         recomputed_flops=p.recomputed_flops(scores=scores),
     )

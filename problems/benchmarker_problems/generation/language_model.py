@@ -15,7 +15,7 @@ from benchmarker_problems.layers import size_of
 from benchmarker_problems.layers.data import draw
 from benchmarker_problems.layers.layer import Attention, Embedding, Layer, Moved
 from benchmarker_problems.layers.model import Model, Stage
-from benchmarker_problems.layers.problem import Layered
+from benchmarker_problems.layers.problem import Transformer
 from benchmarker_problems.layers.reference import cross_entropy
 from benchmarker_problems.parallel import collectives, refuse_undivided
 from benchmarker_problems.quantization import WeightType, dequantized, quantized, types, weight_bytes
@@ -43,7 +43,7 @@ class Pass:
         return self.keys if self.tokens == 1 else self.tokens
 
 
-class LanguageModel(Layered, Divides, Generates):
+class LanguageModel(Transformer, Divides, Generates):
     """A decoder: forward only, forward and backward, or training with AdamW; a subclass has these options.
 
     `inference` returns the logits of every position. The loss is the mean cross-entropy of the next token.

@@ -1,7 +1,7 @@
 """Models of layers in NumPy: the functions of the reference, on BLAS, in the type of the weights."""
 
 from benchmarker import Arrays, Case, Data, Mode, Support, Workload, hookimpl
-from benchmarker_problems.layers.problem import Layered
+from benchmarker_problems.layers.problem import Transformer
 from benchmarker_problems.steps.numpy import DONE, workload
 
 
@@ -12,7 +12,7 @@ def describe_workload() -> Support:
 
 
 @hookimpl
-def build_workload(case: Case, problem: Layered, data: Data) -> Workload:
+def build_workload(case: Case, problem: Transformer, data: Data) -> Workload:
     """Build a step: the result for one batch."""
 
     def step(weights: Arrays, batch: Arrays, _: Mode) -> Arrays:

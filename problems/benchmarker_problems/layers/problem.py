@@ -13,20 +13,16 @@ from benchmarker_problems.layers import Shapes, size_of
 from benchmarker_problems.layers.model import Model
 from benchmarker_problems.layers.reference import Gradients, Weights
 from benchmarker_problems.layers.work import added, times, update
-from benchmarker_problems.steps import ADAMW, AdamW, refuse_without_backward
+from benchmarker_problems.steps import ADAMW, AdamW, Sgd, is_statistic, refuse_without_backward
 from benchmarker_problems.steps.reference import Batch, steps
 
 
 class Layered(Problem):
-    """A model of layers: forward only, forward and backward, or training with AdamW; a subclass has these options."""
+    """A model of layers: forward only, forward and backward, or training; a subclass may have these as options."""
 
-    n_layer: int
-    d_model: int
-    n_head: int
     batch_size: int
-    impl: Impl
-    recompute: bool
-    microbatches: int
+    recompute: bool = False
+    microbatches: int = 1
 
     input: ClassVar[str] = "tokens"
     """Array of a batch that enters the first layer."""
@@ -44,11 +40,6 @@ class Layered(Problem):
     @abstractmethod
     def loss_of(self, result: np.ndarray, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
         """Return the loss, and its gradient with respect to the result."""
-
-    @property
-    def head_dim(self) -> int:
-        """Width of one head."""
-        return self.d_model // self.n_head
 
     @property
     def tokens(self) -> int | None:
@@ -76,18 +67,21 @@ class Layered(Problem):
             for count, model in self.models()
         )
         if mode == "training":
-            parts["optimizer"] = update(self.adamw().WEIGHTS_MOVED * self.weight_bytes(precision))
+            parts["optimizer"] = update(self.copies(mode) * self.weight_bytes(precision))
         return parts
 
     def cost(self, mode: Mode, precision: str) -> Cost:
         """Count the work: the FLOPs of all parts, and weights, data and results once."""
-        copies = {"inference": 1, "forward_backward": 2, "training": self.adamw().WEIGHTS_MOVED}
         return Cost(
             flops=sum(work.flops for work in self.parts(mode, precision).values()),
-            bytes=copies[mode] * self.weight_bytes(precision) + self.data_bytes(mode, PRECISIONS[precision]),
+            bytes=self.copies(mode) * self.weight_bytes(precision) + self.data_bytes(mode, PRECISIONS[precision]),
             samples=self.batch_size,
             tokens=self.tokens,
         )
+
+    def copies(self, mode: Mode) -> int:
+        """Return how often a step moves bytes of the size of the weights."""
+        return {"inference": 1, "forward_backward": 2, "training": self.optimizer().WEIGHTS_MOVED}[mode]
 
     def refuse(self, mode: Mode) -> None:
         """Refuse in inference what concerns the backward pass."""
@@ -98,8 +92,8 @@ class Layered(Problem):
         return self.model().shapes()
 
     def parameter_count(self) -> int:
-        """Return the number of weights; what two layers share counts once."""
-        return size_of(self.weight_shapes())
+        """Return the number of weights; what two layers share counts once, and running statistics are no weights."""
+        return size_of({name: shape for name, shape in self.weight_shapes().items() if not is_statistic(name)})
 
     def weight_bytes(self, precision: str) -> int:
         """Return the bytes of the weights as they are stored."""
@@ -113,19 +107,37 @@ class Layered(Problem):
         flops = self.model().recomputed_flops(scores=scores, recompute=self.recompute, kept=kept)
         return self.microbatches * flops
 
-    def adamw(self) -> AdamW:
+    def optimizer(self) -> AdamW | Sgd:
         """Return the settings of the optimizer."""
         return ADAMW
+
+    def forward(self, weights: Weights, batch: Batch) -> tuple[np.ndarray, Callable[[np.ndarray], Gradients]]:
+        """Return the result in NumPy, and the function from its gradient to the gradient of each weight."""
+        return self.model().forward(batch[self.input], {**weights, **batch})
+
+    def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
+        """Yield the result; or the loss and the gradient of each weight; or the loss before each update."""
+        return steps(data, mode, self.output, self.forward, self.loss_of, self.optimizer())
+
+
+class Transformer(Layered):
+    """A model of layers with attention; a subclass has these options."""
+
+    n_layer: int
+    d_model: int
+    n_head: int
+    impl: Impl
+
+    @property
+    def head_dim(self) -> int:
+        """Width of one head."""
+        return self.d_model // self.n_head
 
     def forward(
         self, weights: Weights, batch: Batch, impl: Impl = "einsum"
     ) -> tuple[np.ndarray, Callable[[np.ndarray], Gradients]]:
         """Return the result in NumPy, and the function from its gradient to the gradient of each weight."""
-        return self._with(impl=impl).model().forward(batch[self.input], {**weights, **batch})
-
-    def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
-        """Yield the result; or the loss and the gradient of each weight; or the loss before each AdamW step."""
-        return steps(data, mode, self.output, self.forward, self.loss_of, self.adamw())
+        return Layered.forward(self._with(impl=impl), weights, batch)
 
     def _with(self, **options: Any) -> Self:
         return replace(self, **options)

@@ -16,7 +16,7 @@ from benchmarker_problems.layers import DERIVED, Shapes, fill, require_multiples
 from benchmarker_problems.layers.data import draw, labelled_images
 from benchmarker_problems.layers.layer import Attention, Layer, Linear, Moved, Norm, Patches
 from benchmarker_problems.layers.model import Model, Stage, transformer_block
-from benchmarker_problems.layers.problem import Layered
+from benchmarker_problems.layers.problem import Transformer
 from benchmarker_problems.layers.reference import Gradients, Pullback, Weights, cross_entropy, gelu
 from benchmarker_problems.layers.work import RowWork
 from benchmarker_problems.steps import MICROBATCHES_HELP, RECOMPUTE_HELP, steps_title
@@ -38,7 +38,7 @@ _TORCHVISION = "torchvision's documentation of vit_b_16 and vit_l_16; its GFLOPS
 
 
 @dataclass(frozen=True)
-class Vit(Layered):
+class Vit(Transformer):
     """ViT: forward only, forward and backward, or training with AdamW.
 
     `inference` returns the logits of every class. The loss is the mean cross-entropy.
