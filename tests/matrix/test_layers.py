@@ -1,5 +1,7 @@
 """Layers of models: gradients against finite differences, work by hand, and the models that are made of them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,8 @@ from benchmarker_problems.layers.model import Model, Stage, transformer_block
 from benchmarker_problems.layers.reference import gelu, gelu_tanh, silu
 from benchmarker_problems.layers.work import RowWork
 from benchmarker_problems.moe import Experts, Moe
+from benchmarker_problems.resnet import reference as resnet
+from benchmarker_problems.steps import is_statistic
 from benchmarker_problems.vit import ClassToken, OfClassToken
 
 B, T, H, K, D, C, F, V = 2, 5, 4, 2, 6, 24, 10, 7
@@ -54,6 +58,18 @@ LAYERS = {
     "block with a modulation": (dit.Adapted("m", C, T, {"ln_1": BRANCH}), (B, T, C), IMAGES),
     "norm with a modulation": (dit.Adapted("m", C, T, {"ln_f": ()}), (B, T, C), IMAGES),
     "image of patches": (dit.Joined(2, 3), (B, 4, 9 * 8), {}),
+    "ReLU": (resnet.Relu(), (B, T, C), {}),
+    "maximum": (resnet.MaxPool("x", 5, 3), (B, 5, 5, 3), {}),
+    "mean": (resnet.MeanPool("x", 5, 3), (B, 5, 5, 3), {}),
+}
+BRANCH_OF_CONVS = (
+    resnet.Conv("b.", "conv1", "norm1", 3, 2, 3, 4, in_size=5),
+    resnet.Conv("b.", "conv2", "norm2", 1, 1, 4, 3, in_size=3, residual=True),
+)
+CONVOLUTIONS = {
+    "convolution": BRANCH_OF_CONVS[0],
+    "block": resnet.Block("b", (replace(BRANCH_OF_CONVS[0], stride=1), replace(BRANCH_OF_CONVS[1], in_size=5)), None),
+    "block with a shortcut": resnet.Block("b", BRANCH_OF_CONVS, resnet.Conv("b.", "conv", "norm", 1, 2, 3, 3, 5)),
 }
 BATCH = {"masked": np.array([1, 3, 8]), "labels": np.array([6, 0])}
 
@@ -72,14 +88,12 @@ def slope(function, arrays, directions):
     return (ahead - behind) / (2 * step)
 
 
-@pytest.mark.parametrize("name", LAYERS)
-def test_gradients_are_those_of_finite_differences(name):
-    layer, shape, others = LAYERS[name]
-    arrays = drawn({"x": shape, **layer.shapes(), **others})
-    y, pullback = layer.forward(arrays["x"], arrays | BATCH)
+def check_gradients(layer, arrays, constant):
+    """Compare the gradient of each array, of which `x` is the input, with central differences."""
+    y, pullback = layer.forward(arrays["x"], arrays | constant)
     d_y = np.random.default_rng(1).standard_normal(y.shape)
     d_x, gradients = pullback(d_y)
-    assert gradients.keys() == {**layer.shapes(), **others}.keys()
+    assert {"x", *gradients} == arrays.keys()
     found = {"x": d_x, **gradients}
     assert {each: array.shape for each, array in found.items()} == {each: arrays[each].shape for each in arrays}
     for each in arrays:
@@ -87,10 +101,25 @@ def test_gradients_are_those_of_finite_differences(name):
         directions[each] = drawn({"d": arrays[each].shape}, seed=2)["d"]
 
         def of(moved):
-            return (layer.forward(moved["x"], moved | BATCH)[0] * d_y).sum()
+            return (layer.forward(moved["x"], moved | constant)[0] * d_y).sum()
 
         expected = slope(of, arrays, directions)
         assert (found[each] * directions[each]).sum() == pytest.approx(expected, rel=1e-6, abs=1e-6), each
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_gradients_are_those_of_finite_differences(name):
+    layer, shape, others = LAYERS[name]
+    check_gradients(layer, drawn({"x": shape, **layer.shapes(), **others}), BATCH)
+
+
+@pytest.mark.parametrize("running", [True, False])
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_gradients_of_convolutions_with_the_statistics_of_the_batch_or_running_ones(name, running):
+    layer = CONVOLUTIONS[name]
+    arrays = drawn({"x": (B, 5, 5, 3), **layer.shapes()})
+    statistics = {each: 1 + np.square(arrays.pop(each)) for each in layer.shapes() if is_statistic(each)}
+    check_gradients(layer, arrays, statistics if running else {})
 
 
 @pytest.mark.parametrize("options", [{}, {"seq_len": T, "positions": 8, "first_position": 2, "types": 2}])

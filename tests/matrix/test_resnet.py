@@ -78,10 +78,10 @@ def test_images_have_the_pattern_of_their_class():
     given = problem(classes=3, batch_size=30, image_size=21)
     first, second = given.data("fp32", np.random.default_rng(0), 2).batches
     assert first["images"].shape == (30, 21, 21, 3)
-    assert set(first["labels"]) == {0, 1, 2}
+    assert set(first["targets"]) == {0, 1, 2}
     assert not np.array_equal(first["images"], second["images"])
     for label in range(3):
-        one, other = (batch["images"][batch["labels"] == label].mean(axis=0) for batch in (first, second))
+        one, other = (batch["images"][batch["targets"] == label].mean(axis=0) for batch in (first, second))
         assert np.corrcoef(one.ravel(), other.ravel())[0, 1] > 0.9
 
 
@@ -92,16 +92,15 @@ def test_gradients_of_the_reference_are_those_of_jax(x64, size):
     from benchmarker_problems.layers.reference import cross_entropy
     from benchmarker_problems.resnet import is_statistic
     from benchmarker_problems.resnet.jax import functions
-    from benchmarker_problems.resnet.reference import forward
 
     small = problem(size=size).small()
     data = small.data("fp64", np.random.default_rng(0), 1)
     batch = data.batches[0]
-    logits, pullback = forward(data.weights, batch["images"], small, train=True)
-    expected_loss, d_logits = cross_entropy(logits, batch["labels"])
-    expected = pullback(d_logits)
     statistics = {name: value for name, value in data.weights.items() if is_statistic(name)}
     trained = {name: value for name, value in data.weights.items() if name not in statistics}
+    logits, pullback = small.forward(trained, batch)
+    expected_loss, d_logits = cross_entropy(logits, batch["targets"])
+    expected = pullback(d_logits)
     _, loss_of = functions(small, "float64")
 
     def loss_alone(trained):
@@ -199,9 +198,9 @@ def test_flops_and_scopes_in_xla(size, mode):
     if mode == "inference":
         lowered = jax.jit(logits_of).lower(weights, images)
     else:
-        labels = jax.ShapeDtypeStruct((2,), "int32")
+        targets = jax.ShapeDtypeStruct((2,), "int32")
         step = jax.jit(partial(forward_backward, loss_of, 1.0, 1.0, 1))
-        lowered = step.lower(weights, images=images, labels=labels)
+        lowered = step.lower(weights, images=images, targets=targets)
     assert lowered.cost_analysis()["flops"] == pytest.approx(given.cost(mode, "fp32").flops, rel=0.04)
     found = set(re.findall(r"\w+", lowered.as_text(debug_info=True))) & EVERY_SCOPE
     assert found == set(given.scopes(mode))

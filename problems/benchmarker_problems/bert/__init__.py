@@ -213,7 +213,7 @@ class Bert(Transformer):
     def loss_of(self, result: np.ndarray, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
         """Return the mean cross-entropy at the masked positions, and its gradient with respect to the logits."""
         if self.head == "masked":
-            return cross_entropy(result, batch["targets"])
+            return super().loss_of(result, batch)
         logits_NV, pullback = Masked(self.vocab_size).forward(result, batch)
         loss, d_logits_NV = cross_entropy(logits_NV, batch["targets"])
         return loss, pullback(d_logits_NV)[0]

@@ -16,10 +16,8 @@ from benchmarker_problems.layers.data import draw
 from benchmarker_problems.layers.layer import Attention, Embedding, Layer, Moved
 from benchmarker_problems.layers.model import Model, Stage
 from benchmarker_problems.layers.problem import Transformer
-from benchmarker_problems.layers.reference import cross_entropy
 from benchmarker_problems.parallel import collectives, refuse_undivided
 from benchmarker_problems.quantization import WeightType, dequantized, quantized, types, weight_bytes
-from benchmarker_problems.steps.reference import Batch
 
 PHASE_FORMULA = "a --phase: logits of the last token only, attention to the filled cache, and bytes of that"
 
@@ -256,10 +254,6 @@ class LanguageModel(Transformer, Divides, Generates):
     def logits(self, data: Data, tokens: np.ndarray) -> np.ndarray:
         """Return the logits after every token, without a cache."""
         return self.forward(dequantized(data.weights), {"tokens": tokens})[0]
-
-    def loss_of(self, result: np.ndarray, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
-        """Return the mean cross-entropy of the next token, and its gradient."""
-        return cross_entropy(result, batch["targets"])
 
     def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
         """Yield the logits; or the loss and the gradient of each weight; or the loss before each AdamW step."""

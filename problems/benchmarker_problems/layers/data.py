@@ -53,21 +53,31 @@ def next_tokens(
 
 
 def labelled_images(
-    batch_size: int, image_size: int, classes: int, rng: np.random.Generator, batches: int, channels: int = 3
+    batch_size: int,
+    image_size: int,
+    classes: int,
+    rng: np.random.Generator,
+    batches: int,
+    *,
+    channels: int = 3,
+    squares: int = 8,
+    noise: float = 1,
+    scale: float = 0.5**0.5,
 ) -> tuple[Mapping[str, np.ndarray], ...]:
     """Return batches of `images` [B, H, W, C] in float32 and the `targets` [B], their classes: these can be learned.
 
-    An image is noise on the pattern of its class, a mosaic of 8×8 random colours; both have a variance of 1/2.
+    An image is the pattern of its class, a mosaic of squares × squares random colours with a variance of 1, and noise
+    of this standard deviation, both times the scale.
     """
-    mosaic = 8
-    patterns_KMMC = rng.standard_normal((classes, mosaic, mosaic, channels), dtype=np.float32)
-    tile_S = np.arange(image_size) * mosaic // image_size
+    patterns_KMMC = rng.standard_normal((classes, squares, squares, channels), dtype=np.float32)
+    tile_S = np.arange(image_size) * squares // image_size
 
     def draw() -> Mapping[str, np.ndarray]:
         targets_B = rng.integers(classes, size=batch_size, dtype=np.int32)
         images_BHWC = rng.standard_normal((batch_size, image_size, image_size, channels), dtype=np.float32)
+        images_BHWC *= np.float32(noise)
         images_BHWC += patterns_KMMC[targets_B][:, tile_S][:, :, tile_S]
-        images_BHWC *= np.float32(0.5**0.5)
+        images_BHWC *= np.float32(scale)
         return {"images": images_BHWC, "targets": targets_B}
 
     return tuple(draw() for _ in range(batches))

@@ -11,7 +11,7 @@ from benchmarker import PRECISIONS, Cost, Data, Mode, Precision, Problem, Work
 from benchmarker_problems.attention import Impl
 from benchmarker_problems.layers import Shapes, size_of
 from benchmarker_problems.layers.model import Model
-from benchmarker_problems.layers.reference import Gradients, Weights
+from benchmarker_problems.layers.reference import Gradients, Weights, cross_entropy
 from benchmarker_problems.layers.work import added, times, update
 from benchmarker_problems.steps import ADAMW, AdamW, Sgd, is_statistic, refuse_without_backward
 from benchmarker_problems.steps.reference import Batch, steps
@@ -37,9 +37,9 @@ class Layered(Problem):
     def data_bytes(self, mode: Mode, types: Precision) -> int:
         """Return the bytes of a batch that a step reads, and of the results that it writes other than gradients."""
 
-    @abstractmethod
     def loss_of(self, result: np.ndarray, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
-        """Return the loss, and its gradient with respect to the result."""
+        """Return the loss, here the mean cross-entropy, and its gradient with respect to the result."""
+        return cross_entropy(result, batch["targets"])
 
     @property
     def tokens(self) -> int | None:

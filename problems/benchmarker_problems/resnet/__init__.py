@@ -11,14 +11,15 @@ from typing import Annotated, Literal, Self
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, Published, Work, hookimpl
+from benchmarker import Data, Mode, Precision, Problem, Published, hookimpl
 from benchmarker_problems.conv import LAYOUT_HELP, Layout
-from benchmarker_problems.layers import Shapes, linear_shapes, norm_shapes, size_of
-from benchmarker_problems.layers.reference import cross_entropy
-from benchmarker_problems.layers.work import RowWork, update
-from benchmarker_problems.resnet.reference import forward
+from benchmarker_problems.layers import size_of
+from benchmarker_problems.layers.data import labelled_images
+from benchmarker_problems.layers.layer import Linear, Moved
+from benchmarker_problems.layers.model import Model, Stage
+from benchmarker_problems.layers.problem import Layered
+from benchmarker_problems.resnet.reference import Block, Conv, MaxPool, MeanPool, Relu
 from benchmarker_problems.steps import DONE, Sgd, is_statistic
-from benchmarker_problems.steps.reference import steps
 
 Size = Literal["18", "34", "50", "101", "152"]
 SETTINGS = Sgd(learning_rate=0.025)
@@ -54,52 +55,6 @@ NOISE = 0.5
 """Standard deviation of the noise on an image; that of its pattern is 1."""
 
 
-@dataclass(frozen=True)
-class Conv:
-    """One convolution without bias, and the normalisation that follows; `scope` and `norm` are their scopes.
-
-    `prefix` and the scope are the name of their weights.
-    """
-
-    prefix: str
-    scope: str
-    norm: str
-    kernel_size: int
-    stride: int
-    inputs: int
-    outputs: int
-    in_size: int
-
-    @property
-    def name(self) -> str:
-        """Name of the convolution's weights."""
-        return self.prefix + self.scope
-
-    @property
-    def norm_name(self) -> str:
-        """Name of the normalisation's weights."""
-        return self.prefix + self.norm
-
-    @property
-    def out_size(self) -> int:
-        """Height and width of the output: the padding is half the kernel."""
-        return ceil(self.in_size / self.stride)
-
-    @property
-    def weights(self) -> int:
-        """Number of weights of the convolution."""
-        return self.kernel_size**2 * self.inputs * self.outputs
-
-
-@dataclass(frozen=True)
-class Block:
-    """A residual block: `convs` of its branch, with the stride in its 3×3 convolution, and that of the shortcut."""
-
-    name: str
-    convs: tuple[Conv, ...]
-    shortcut: Conv | None
-
-
 def block(name: str, stride: int, inputs: int, inner: int, outputs: int, size: int) -> Block:
     """Return a bottleneck, or if it would not widen the outputs, a block of two 3×3 convolutions."""
     small = ceil(size / stride)
@@ -107,13 +62,16 @@ def block(name: str, stride: int, inputs: int, inner: int, outputs: int, size: i
         plan = [(3, stride, inputs, inner, size), (3, 1, inner, outputs, small)]
     else:
         plan = [(1, 1, inputs, inner, size), (3, stride, inner, inner, size), (1, 1, inner, outputs, small)]
-    convs = tuple(Conv(f"{name}.", f"conv{number}", f"norm{number}", *shape) for number, shape in enumerate(plan, 1))
+    convs = tuple(
+        Conv(f"{name}.", f"conv{number}", f"norm{number}", *shape, residual=number == len(plan))
+        for number, shape in enumerate(plan, 1)
+    )
     shortcut = Conv(f"{name}.", "shortcut_conv", "shortcut_norm", 1, stride, inputs, outputs, size)
     return Block(name, convs, shortcut if stride > 1 or inputs != outputs else None)
 
 
 @dataclass(frozen=True)
-class Resnet(Problem):
+class Resnet(Layered):
     """ResNet: `inference` with running statistics; with backward, normalisation over the batch.
 
     `inference` returns the logits. `training` also updates the running statistics; flax stores the biased variance and
@@ -137,6 +95,8 @@ class Resnet(Problem):
         "bytes = weights, images and logits once; 2·weights with backward; 5·weights with the momentum"
     )
 
+    input = "images"
+
     size: Annotated[Size, Meta(description="layers; from 50 on, blocks are bottlenecks")] = "50"
     stages: Annotated[int, Meta(ge=1, le=4, description="stages, each of half the size and twice the width")] = 4
     stage_blocks: Annotated[int, Meta(ge=0, description="blocks of each stage; 0 for those of the size")] = 0
@@ -156,18 +116,18 @@ class Resnet(Problem):
     @property
     def stem(self) -> Conv:
         """The first convolution; a maximum over 3×3 with a stride of 2 follows."""
-        return Conv("", "stem_conv", "stem_norm", 7, 2, COLOURS, self.width, self.image_size)
+        return Conv("", "stem_conv", "stem_norm", 7, 2, COLOURS, self.width, self.image_size, of_data=True)
 
     @property
-    def pooled_size(self) -> int:
-        """Height and width after the maximum of the stem."""
-        return ceil(self.stem.out_size / 2)
+    def stem_pool(self) -> MaxPool:
+        """The maximum of the stem."""
+        return MaxPool("stem_pool", self.stem.out_size, self.width)
 
     @property
     def residual(self) -> tuple[Block, ...]:
         """The residual blocks."""
         expansion = 1 if self.size in ("18", "34") else 4
-        inputs, size = self.width, self.pooled_size
+        inputs, size = self.width, self.stem_pool.out_size
         blocks = []
         for stage, published in enumerate(BLOCKS[self.size][: self.stages], 1):
             inner = self.width * 2 ** (stage - 1)
@@ -181,18 +141,12 @@ class Resnet(Problem):
     @property
     def convs(self) -> tuple[Conv, ...]:
         """All convolutions, in order of use."""
-        shortcuts = ((*each.convs, *([each.shortcut] if each.shortcut else [])) for each in self.residual)
-        return (self.stem, *(conv for convs in shortcuts for conv in convs))
-
-    @property
-    def ends(self) -> tuple[Conv, ...]:
-        """The convolutions at the ends of branches, which the shortcut is added to."""
-        return tuple(each.convs[-1] for each in self.residual)
+        return (self.stem, *(conv for block in self.residual for conv in block.every_conv))
 
     @property
     def last(self) -> Conv:
         """The last convolution, whose outputs are averaged."""
-        return self.ends[-1]
+        return self.residual[-1].convs[-1]
 
     def title(self, mode: Mode) -> str:
         """Return the size, the mode, and what is not the default: `ResNet-50 training, B=4 224×224`."""
@@ -207,63 +161,27 @@ class Resnet(Problem):
         size = f"{self.image_size}×{self.image_size}"
         return f"{what} {mode.replace('forward_backward', 'fwd+bwd')}, B={self.batch_size} {size}{layout}"
 
-    def scopes(self, mode: Mode) -> Mapping[str, int]:
-        """Return the convolutions and normalisations, and the other parts; ReLU and sums belong to the latter."""
-        counts = {"stem_conv": 1, "stem_norm": 1, "stem_pool": 1}
-        for conv in self.convs[1:]:
-            for name in (conv.scope, conv.norm):
-                counts[name] = counts.get(name, 0) + 1
-        loss = () if mode == "inference" else ("loss",)
-        optimizer = ("optimizer",) if mode == "training" else ()
-        return {**counts, **dict.fromkeys(("pool", "fc", *loss, *optimizer), 1)}
+    def model(self) -> Model:
+        """Return the layers, a stage for each block."""
+        features, head_size = self.last.outputs, self.last.out_size
+        stages = (
+            (self.stem, Relu(), self.stem_pool),
+            *((block,) for block in self.residual),
+            (MeanPool("pool", head_size, features), Linear("fc", features, self.classes)),
+        )
+        loss = Stage(self.batch_size, (Moved("loss", self.classes),))
+        return Model(tuple(Stage(self.batch_size, layers) for layers in stages), loss)
 
-    def cost(self, mode: Mode, precision: str) -> Cost:
-        """Count the products; the backward pass has two for each, but needs no gradient of the images."""
-        types = PRECISIONS[precision]
-        flops = sum(work.flops for work in self.parts(mode, precision).values())
-        weights = size_of(self.weight_shapes()) * types.parameter_bytes
-        images = self.batch_size * self.image_size**2 * COLOURS * types.parameter_bytes
-        labels, logits = 4 * self.batch_size, self.batch_size * self.classes * types.compute_bytes
-        moved = {
-            "inference": weights + images + logits,
-            "forward_backward": 2 * weights + images + labels,
-            "training": Sgd.WEIGHTS_MOVED * weights + images + labels,
-        }
-        return Cost(flops, moved[mode], samples=self.batch_size)
+    def data_bytes(self, mode: Mode, types: Precision) -> int:
+        """Return the bytes of images, of logits or targets, and of running statistics, which move as weights do."""
+        statistics = size_of(self.weight_shapes()) - self.parameter_count()
+        images = self.batch_size * self.image_size**2 * COLOURS
+        results = self.batch_size * (self.classes * types.compute_bytes if mode == "inference" else 4)
+        return (images + self.copies(mode) * statistics) * types.parameter_bytes + results
 
-    def parts(self, mode: Mode, precision: str) -> Mapping[str, Work]:
-        """Return the work of every scope; those of the blocks count for all blocks."""
-        backward = mode != "inference"
-        found: dict[str, Work] = {}
-
-        def add(name: str, work: Work) -> None:
-            found[name] = found.get(name, Work(0, 0)) + work
-
-        for conv in self.convs:
-            positions = RowWork(self.batch_size * conv.out_size**2, precision, backward)
-            read = self.batch_size * conv.in_size**2 * conv.inputs
-            flops = 2 * positions.rows * conv.weights
-            work = positions.part(flops, read=read, written=positions.rows * conv.outputs, weights=conv.weights)
-            if conv == self.stem and backward:
-                # Its backward pass has one product, and writes no gradient of the images.
-                work = replace(work, flops=2 * flops, bytes=work.bytes - read * positions.item_bytes)
-            add(conv.scope, work)
-            summed = 1 + (conv in self.ends)
-            add(conv.norm, positions.pointwise(summed * conv.outputs, conv.outputs, weights=2 * conv.outputs))
-        images = RowWork(self.batch_size, precision, backward)
-        add("stem_pool", images.pointwise(self.stem.out_size**2 * self.width, self.pooled_size**2 * self.width))
-        features = self.last.outputs
-        add("pool", images.pointwise(self.last.out_size**2 * features, features))
-        add("fc", images.linear(features, self.classes))
-        if backward:
-            add("loss", images.pointwise(self.classes, 0))
-        if mode == "training":
-            add("optimizer", update(Sgd.WEIGHTS_MOVED * self.parameter_count() * images.weight_bytes))
-        return found
-
-    def parameter_count(self) -> int:
-        """Return the number of weights; running statistics are not among them."""
-        return size_of({name: shape for name, shape in self.weight_shapes().items() if not is_statistic(name)})
+    def optimizer(self) -> Sgd:
+        """Return the settings of the optimizer."""
+        return SETTINGS
 
     def data(self, precision: str, rng: np.random.Generator, batches: int) -> Data:
         """Draw weights, and images in which each class has its own pattern of squares under noise.
@@ -272,10 +190,13 @@ class Resnet(Problem):
         """
         dtype = np.float64 if precision == "fp64" else np.float32
         weights = {name: _draw(name, shape, rng).astype(dtype) for name, shape in self.weight_shapes().items()}
-        for conv in self.ends:
-            weights[f"{conv.norm_name}.scale"] = np.divide(weights[f"{conv.norm_name}.scale"], 4, dtype=dtype)
-        pattern_VXC = rng.standard_normal((self.classes, PATTERN_SIZE, PATTERN_SIZE, COLOURS), dtype=np.float32)
-        return Data(weights, tuple(self._batch(pattern_VXC, dtype, rng) for _ in range(batches)))
+        for block in self.residual:
+            name = f"{block.convs[-1].norm_name}.scale"
+            weights[name] = np.divide(weights[name], 4, dtype=dtype)
+        drawn = labelled_images(
+            self.batch_size, self.image_size, self.classes, rng, batches, squares=PATTERN_SIZE, noise=NOISE, scale=1
+        )
+        return Data(weights, tuple({**batch, "images": batch["images"].astype(dtype)} for batch in drawn))
 
     def small(self) -> Self:
         """Return at most two stages of two blocks; with and without a shortcut, both strides, few channels."""
@@ -284,37 +205,12 @@ class Resnet(Problem):
         )
 
     def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
-        """Yield the logits; or the loss and the gradients as one vector; or the loss before each step."""
-        outputs = steps(
-            data,
-            mode,
-            "logits",
-            lambda weights, batch: forward(
-                weights, batch["images"].astype(np.float64), self, train=mode != "inference"
-            ),
-            lambda logits_BV, batch: cross_entropy(logits_BV, batch["labels"]),
-            SETTINGS,
-        )
-        return map(as_one_gradient, outputs)
+        """Yield the logits; or the loss and the gradients as one vector; or the loss before each step.
 
-    def weight_shapes(self) -> Shapes:
-        """Return the shape of every weight and running statistic by name; a `kernel` is [*size, inputs, outputs]."""
-        shapes: Shapes = {}
-        for conv in self.convs:
-            shapes[f"{conv.name}.kernel"] = (conv.kernel_size, conv.kernel_size, conv.inputs, conv.outputs)
-            shapes |= norm_shapes(conv.norm_name, conv.outputs)
-            shapes |= {f"{conv.norm_name}.{statistic}": (conv.outputs,) for statistic in ("mean", "var")}
-        return shapes | linear_shapes("fc", self.last.outputs, self.classes)
-
-    def _batch(
-        self, pattern_VXC: np.ndarray, dtype: type[np.floating], rng: np.random.Generator
-    ) -> Mapping[str, np.ndarray]:
-        size = self.image_size
-        labels_B = rng.integers(self.classes, size=self.batch_size, dtype=np.int32)
-        square = np.arange(size) * PATTERN_SIZE // size
-        images_BXC = NOISE * rng.standard_normal((self.batch_size, size, size, COLOURS), dtype=np.float32)
-        images_BXC += pattern_VXC[labels_B[:, None, None], square[:, None], square]
-        return {"images": images_BXC.astype(dtype), "labels": labels_B}
+        With backward, there are no running statistics, so that layers normalise over the batch.
+        """
+        used = {name: weight for name, weight in data.weights.items() if mode == "inference" or not is_statistic(name)}
+        return map(as_one_gradient, super().reference(replace(data, weights=used), mode))
 
 
 @hookimpl

@@ -16,8 +16,8 @@ from jax import Array
 from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
 from benchmarker_problems.layers.jax import cross_entropy
-from benchmarker_problems.resnet import PRECISIONS_DONE, SETTINGS, Block, Conv, Resnet, as_one_gradient
-from benchmarker_problems.resnet.reference import MOMENTUM, NORM_EPS
+from benchmarker_problems.resnet import PRECISIONS_DONE, SETTINGS, Resnet, as_one_gradient
+from benchmarker_problems.resnet.reference import MOMENTUM, NORM_EPS, Block, Conv
 from benchmarker_problems.steps.jax import Weights, apart, workload
 
 
@@ -110,19 +110,19 @@ def build_workload(framework: JaxFramework, case: Case, problem: Resnet, data: D
 
 
 def functions(problem: Resnet, dtype: Any) -> tuple[Callable[..., Array], Callable[..., tuple[Array, Weights]]]:
-    """Return (weights, images) to logits, and (weights, images, labels) to the loss and the updated statistics."""
+    """Return (weights, images) to logits, and (weights, images, targets) to the loss and the updated statistics."""
 
     def logits_of(weights: Weights, images: Array) -> Array:
         return cast("Array", ResnetModel(problem, dtype, train=False).apply(collections(weights), images))
 
-    def loss_of(weights: Weights, images: Array, labels: Array) -> tuple[Array, Weights]:
+    def loss_of(weights: Weights, images: Array, targets: Array) -> tuple[Array, Weights]:
         model = ResnetModel(problem, dtype, train=True)
         logits_BV, updated = model.apply(collections(weights), images, mutable="batch_stats")
         statistics = {
             ".".join(path): value.astype(weights[".".join(path)].dtype)
             for path, value in flatten_dict(updated["batch_stats"]).items()
         }
-        return cross_entropy(logits_BV, labels), statistics
+        return cross_entropy(logits_BV, targets), statistics
 
     return logits_of, loss_of
 

@@ -1,110 +1,199 @@
-"""ResNet in NumPy with a handwritten backward pass, in the type of its weights: the reference of every check.
+"""Layers of ResNet: of each the shapes of its weights, its work by scope, and its result in NumPy.
 
-Shapes: B batch, X positions of an image (two axes), C channels, V classes.
+Shapes: B batch, X positions of an image (two axes), C channels. Rows of work are images.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import ceil
 
 import numpy as np
 
+from benchmarker import Work
 from benchmarker_problems.conv.reference import convolve, patches
-from benchmarker_problems.layers.reference import Gradients, Plain, Pullback, Weights, linear, prefixed, select
-
-if TYPE_CHECKING:
-    from benchmarker_problems.resnet import Block, Conv, Resnet
+from benchmarker_problems.layers import Shapes, norm_shapes
+from benchmarker_problems.layers.layer import Layer, chain, parts_of, shapes_of
+from benchmarker_problems.layers.reference import Gradients, Pullback, Weights, prefixed, select
+from benchmarker_problems.layers.work import RowWork
 
 NORM_EPS = 1e-5
 MOMENTUM = 0.9
 """Share that a running statistic keeps in a step, as flax counts it; PyTorch counts the share of the batch, 0.1."""
 
 
-def forward(
-    weights: Weights, images_BXC: np.ndarray, problem: Resnet, *, train: bool
-) -> tuple[np.ndarray, Callable[[np.ndarray], Gradients]]:
-    """Return the logits, and the function from their gradient to that of each weight.
+@dataclass(frozen=True)
+class Conv(Layer):
+    """One convolution without bias, and the normalisation that follows; `scope` and `norm` are their scopes.
 
-    It normalises over the batch if `train`, otherwise with the running statistics, which it does not change.
+    `prefix` and the scope are the name of their weights. The data of a batch (`of_data`) needs no gradient, and a
+    `residual` is added afterwards.
     """
-    x_BXC, stem_pullback = conv_norm(images_BXC, weights, problem.stem, train)
-    x_BXC, relu_pullback = relu(x_BXC)
-    x_BXC, pool_pullback = max_pool(x_BXC)
-    pullbacks = []
-    for each in problem.residual:
-        x_BXC, pullback = block(x_BXC, weights, each, train)
-        pullbacks.append(pullback)
-    logits_BV, fc_pullback = linear(x_BXC.mean(axis=(1, 2)), select(weights, "fc"))
 
-    def to_weights(d_logits_BV: np.ndarray) -> Gradients:
-        d_mean_BC, d_fc = fc_pullback(d_logits_BV)
-        gradients = prefixed("fc", d_fc)
-        d_x_BXC = np.broadcast_to(d_mean_BC[:, None, None], x_BXC.shape) / (x_BXC.shape[1] * x_BXC.shape[2])
-        for pullback in reversed(pullbacks):
-            d_x_BXC, d_block = pullback(d_x_BXC)
-            gradients |= d_block
-        _, d_stem = stem_pullback(relu_pullback(pool_pullback(d_x_BXC)))
-        return gradients | d_stem
+    prefix: str
+    scope: str
+    norm: str
+    kernel_size: int
+    stride: int
+    inputs: int
+    outputs: int
+    in_size: int
+    of_data: bool = False
+    residual: bool = False
 
-    return logits_BV, to_weights
+    @property
+    def name(self) -> str:
+        """Name of the convolution's weights."""
+        return self.prefix + self.scope
 
+    @property
+    def norm_name(self) -> str:
+        """Name of the normalisation's weights."""
+        return self.prefix + self.norm
 
-def block(x_BXC: np.ndarray, weights: Weights, layers: Block, train: bool) -> tuple[np.ndarray, Pullback]:
-    """Return relu(branch + shortcut); gradients have the full names of the weights."""
-    pullbacks: list[Callable[[np.ndarray], np.ndarray]] = []
-    gradients: Gradients = {}
+    @property
+    def out_size(self) -> int:
+        """Height and width of the output: the padding is half the kernel."""
+        return ceil(self.in_size / self.stride)
 
-    def through(pullback: Pullback) -> Plain:
-        def plain(d_y_BXC: np.ndarray) -> np.ndarray:
-            d_x_BXC, of_weights = pullback(d_y_BXC)
-            gradients.update(of_weights)
-            return d_x_BXC
+    def shapes(self) -> Shapes:
+        """Return the kernel, [*size, inputs, outputs], and gain, bias and running statistics of the normalisation."""
+        return {
+            f"{self.name}.kernel": (self.kernel_size, self.kernel_size, self.inputs, self.outputs),
+            **norm_shapes(self.norm_name, self.outputs),
+            **{f"{self.norm_name}.{statistic}": (self.outputs,) for statistic in ("mean", "var")},
+        }
 
-        return plain
+    def parts(self, at: RowWork) -> Mapping[str, Work]:
+        """Return the convolution and the normalisation; ReLU and adding a residual belong to the latter."""
+        positions = replace(at, rows=at.rows * self.out_size**2)
+        weights, read = self.kernel_size**2 * self.inputs * self.outputs, at.rows * self.in_size**2 * self.inputs
+        flops = 2 * positions.rows * weights
+        work = positions.part(flops, read=read, written=positions.rows * self.outputs, weights=weights)
+        if self.of_data and at.backward:
+            # The backward pass has one product, and writes no gradient of the images.
+            work = replace(work, flops=2 * flops, bytes=work.bytes - read * at.item_bytes)
+        normed = positions.pointwise((1 + self.residual) * self.outputs, self.outputs, weights=2 * self.outputs)
+        return {self.scope: work, self.norm: normed}
 
-    h_BXC = x_BXC
-    for conv in layers.convs:
-        if pullbacks:
-            h_BXC, relu_pullback = relu(h_BXC)
-            pullbacks.append(relu_pullback)
-        h_BXC, conv_pullback = conv_norm(h_BXC, weights, conv, train)
-        pullbacks.append(through(conv_pullback))
-    short_BXC: np.ndarray = x_BXC
-    short_pullback: Plain = lambda d_y_BXC: d_y_BXC  # noqa: E731
-    if layers.shortcut:
-        short_BXC, conv_pullback = conv_norm(x_BXC, weights, layers.shortcut, train)
-        short_pullback = through(conv_pullback)
-    y_BXC, last_pullback = relu(h_BXC + short_BXC)
+    def forward(self, x: np.ndarray, weights: Weights) -> tuple[np.ndarray, Pullback]:
+        """Convolve and normalise; ReLU and adding a residual are not part of it."""
+        kernel = f"{self.name}.kernel"
+        y_BXC, conv_pullback = convolve(x, weights[kernel], self.stride, self.kernel_size // 2)
+        y_BXC, norm_pullback = batch_norm(y_BXC, select(weights, self.norm_name))
 
-    def pullback(d_y_BXC: np.ndarray) -> tuple[np.ndarray, Gradients]:
-        d_sum_BXC = d_h_BXC = last_pullback(d_y_BXC)
-        for each in reversed(pullbacks):
-            d_h_BXC = each(d_h_BXC)
-        return d_h_BXC + short_pullback(d_sum_BXC), gradients
+        def pullback(d_y_BXC: np.ndarray) -> tuple[np.ndarray, Gradients]:
+            d_y_BXC, d_norm = norm_pullback(d_y_BXC)
+            d_x_BXC, d_kernel = conv_pullback(d_y_BXC)
+            return d_x_BXC, {kernel: d_kernel, **prefixed(self.norm_name, d_norm)}
 
-    return y_BXC, pullback
-
-
-def conv_norm(x_BXC: np.ndarray, weights: Weights, conv: Conv, train: bool) -> tuple[np.ndarray, Pullback]:
-    """Convolve and normalise."""
-    kernel = f"{conv.name}.kernel"
-    y_BXC, conv_pullback = convolve(x_BXC, weights[kernel], conv.stride, conv.kernel_size // 2)
-    y_BXC, norm_pullback = batch_norm(y_BXC, select(weights, conv.norm_name), train)
-
-    def pullback(d_y_BXC: np.ndarray) -> tuple[np.ndarray, Gradients]:
-        d_y_BXC, d_norm = norm_pullback(d_y_BXC)
-        d_x_BXC, d_kernel = conv_pullback(d_y_BXC)
-        return d_x_BXC, {kernel: d_kernel, **prefixed(conv.norm_name, d_norm)}
-
-    return y_BXC, pullback
+        return y_BXC, pullback
 
 
-def batch_norm(x_BXC: np.ndarray, weights: Weights, train: bool) -> tuple[np.ndarray, Pullback]:
-    """Normalise each channel over batch and positions, or by its running statistics (Ioffe and Szegedy, 2015)."""
-    scale_C = weights["scale"]
+class Relu(Layer):
+    """max(x, 0); its work belongs to the normalisation before it."""
+
+    def forward(self, x: np.ndarray, weights: Weights) -> tuple[np.ndarray, Pullback]:
+        """Return the values that are not negative."""
+        return np.maximum(x, 0), lambda d_y: (np.where(x > 0, d_y, 0), {})
+
+
+@dataclass(frozen=True)
+class Block(Layer):
+    """relu(branch + shortcut): `convs` of the branch, with the stride in its 3×3 convolution, and the shortcut's."""
+
+    name: str
+    convs: tuple[Conv, ...]
+    shortcut: Conv | None
+
+    @property
+    def every_conv(self) -> tuple[Conv, ...]:
+        """The convolutions of the branch, then that of the shortcut."""
+        return (*self.convs, *([self.shortcut] if self.shortcut else []))
+
+    def shapes(self) -> Shapes:
+        """Return those of all convolutions."""
+        return shapes_of(self.every_conv)
+
+    def parts(self, at: RowWork) -> Mapping[str, Work]:
+        """Return those of all convolutions."""
+        return parts_of(self.every_conv, at)
+
+    def forward(self, x: np.ndarray, weights: Weights) -> tuple[np.ndarray, Pullback]:
+        """Return the sum of branch and shortcut where it is positive."""
+        branch = [layer for conv in self.convs for layer in (Relu(), conv)][1:]
+        y_BXC, branch_pullback = chain(branch, x, weights)
+        short_BXC, short_pullback = chain((self.shortcut,) if self.shortcut else (), x, weights)
+        y_BXC, relu_pullback = Relu().forward(y_BXC + short_BXC, weights)
+
+        def pullback(d_y_BXC: np.ndarray) -> tuple[np.ndarray, Gradients]:
+            d_sum_BXC, _ = relu_pullback(d_y_BXC)
+            d_x_BXC, of_branch = branch_pullback(d_sum_BXC)
+            d_short_BXC, of_shortcut = short_pullback(d_sum_BXC)
+            return d_x_BXC + d_short_BXC, of_branch | of_shortcut
+
+        return y_BXC, pullback
+
+
+@dataclass(frozen=True)
+class MaxPool(Layer):
+    """The maximum over 3×3 with a stride of 2 and a padding of 1; the first of equal ones has the gradient."""
+
+    name: str
+    in_size: int
+    channels: int
+
+    @property
+    def out_size(self) -> int:
+        """Height and width of the output."""
+        return ceil(self.in_size / 2)
+
+    def parts(self, at: RowWork) -> Mapping[str, Work]:
+        """Return what is read and written."""
+        return {self.name: at.pointwise(self.in_size**2 * self.channels, self.out_size**2 * self.channels)}
+
+    def forward(self, x: np.ndarray, weights: Weights) -> tuple[np.ndarray, Pullback]:
+        """Return the maxima."""
+        around = ((0, 0), (1, 1), (1, 1), (0, 0))
+        padded_BXC = np.pad(x, around, constant_values=-np.inf)
+        windows_BXKC = patches(padded_BXC, (3, 3), 2, 1)
+        windows_BX9C = windows_BXKC.reshape(*windows_BXKC.shape[:3], 9, -1)
+        first_BXC = windows_BX9C.argmax(axis=-2)
+
+        def pullback(d_y_BXC: np.ndarray) -> tuple[np.ndarray, Gradients]:
+            d_padded_BXC = np.zeros_like(padded_BXC)
+            b, y, x, c = np.indices(first_BXC.shape)
+            np.add.at(d_padded_BXC, (b, 2 * y + first_BXC // 3, 2 * x + first_BXC % 3, c), d_y_BXC)
+            return d_padded_BXC[:, 1:-1, 1:-1], {}
+
+        return windows_BX9C.max(axis=-2), pullback
+
+
+@dataclass(frozen=True)
+class MeanPool(Layer):
+    """The mean over all positions, [B, C]."""
+
+    name: str
+    in_size: int
+    channels: int
+
+    def parts(self, at: RowWork) -> Mapping[str, Work]:
+        """Return what is read and written."""
+        return {self.name: at.pointwise(self.in_size**2 * self.channels, self.channels)}
+
+    def forward(self, x: np.ndarray, weights: Weights) -> tuple[np.ndarray, Pullback]:
+        """Return the means."""
+
+        def pullback(d_BC: np.ndarray) -> tuple[np.ndarray, Gradients]:
+            return np.broadcast_to(d_BC[:, None, None], x.shape) / self.in_size**2, {}
+
+        return x.mean(axis=(1, 2)), pullback
+
+
+def batch_norm(x_BXC: np.ndarray, weights: Weights) -> tuple[np.ndarray, Pullback]:
+    """Normalise each channel by its running statistics, or without them over the batch (Ioffe and Szegedy, 2015)."""
+    scale_C, of_batch = weights["scale"], "mean" not in weights
     mean_C, var_C = (
-        (x_BXC.mean(axis=(0, 1, 2)), x_BXC.var(axis=(0, 1, 2))) if train else (weights["mean"], weights["var"])
+        (x_BXC.mean(axis=(0, 1, 2)), x_BXC.var(axis=(0, 1, 2))) if of_batch else (weights["mean"], weights["var"])
     )
     rstd_C = 1 / np.sqrt(var_C + x_BXC.dtype.type(NORM_EPS))
     unit_BXC = (x_BXC - mean_C) * rstd_C
@@ -112,31 +201,9 @@ def batch_norm(x_BXC: np.ndarray, weights: Weights, train: bool) -> tuple[np.nda
     def pullback(d_y_BXC: np.ndarray) -> tuple[np.ndarray, Gradients]:
         gradients = {"scale": (d_y_BXC * unit_BXC).sum(axis=(0, 1, 2)), "bias": d_y_BXC.sum(axis=(0, 1, 2))}
         d_unit_BXC = d_y_BXC * scale_C
-        if train:
+        if of_batch:
             along_C = (d_unit_BXC * unit_BXC).mean(axis=(0, 1, 2))
             d_unit_BXC = d_unit_BXC - d_unit_BXC.mean(axis=(0, 1, 2)) - unit_BXC * along_C
         return d_unit_BXC * rstd_C, gradients
 
     return unit_BXC * scale_C + weights["bias"], pullback
-
-
-def relu(x: np.ndarray) -> tuple[np.ndarray, Plain]:
-    """Return max(x, 0)."""
-    return np.maximum(x, 0), lambda d_y: np.where(x > 0, d_y, 0)
-
-
-def max_pool(x_BXC: np.ndarray) -> tuple[np.ndarray, Plain]:
-    """Return the maximum over 3×3 with a stride of 2 and a padding of 1; the first of equal ones has the gradient."""
-    around = ((0, 0), (1, 1), (1, 1), (0, 0))
-    padded_BXC = np.pad(x_BXC, around, constant_values=-np.inf)
-    windows_BXKC = patches(padded_BXC, (3, 3), 2, 1)
-    windows_BX9C = windows_BXKC.reshape(*windows_BXKC.shape[:3], 9, -1)
-    first_BXC = windows_BX9C.argmax(axis=-2)
-
-    def pullback(d_y_BXC: np.ndarray) -> np.ndarray:
-        d_padded_BXC = np.zeros_like(padded_BXC)
-        b, y, x, c = np.indices(first_BXC.shape)
-        np.add.at(d_padded_BXC, (b, 2 * y + first_BXC // 3, 2 * x + first_BXC % 3, c), d_y_BXC)
-        return d_padded_BXC[:, 1:-1, 1:-1]
-
-    return windows_BX9C.max(axis=-2), pullback

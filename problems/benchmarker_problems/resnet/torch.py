@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
 from benchmarker_problems.layers.torch import cross_entropy
-from benchmarker_problems.resnet import PRECISIONS_DONE, SETTINGS, Block, Conv, Resnet, as_one_gradient
-from benchmarker_problems.resnet.reference import MOMENTUM, NORM_EPS
+from benchmarker_problems.resnet import PRECISIONS_DONE, SETTINGS, Resnet, as_one_gradient
+from benchmarker_problems.resnet.reference import MOMENTUM, NORM_EPS, Block, Conv
 from benchmarker_problems.steps.torch import load, workload
 
 
@@ -125,7 +125,7 @@ def build_workload(framework: TorchFramework, case: Case, problem: Resnet, data:
         model,
         "logits",
         logits_of,
-        lambda images, labels: cross_entropy(logits_of(images), labels),
+        lambda images, targets: cross_entropy(logits_of(images), targets),
         terms=p.batch_size,
         inputs=("images",),
         settings=SETTINGS,

@@ -17,10 +17,9 @@ from benchmarker_problems.layers.data import draw, labelled_images
 from benchmarker_problems.layers.layer import Attention, Layer, Linear, Moved, Norm, Patches
 from benchmarker_problems.layers.model import Model, Stage, transformer_block
 from benchmarker_problems.layers.problem import Transformer
-from benchmarker_problems.layers.reference import Gradients, Pullback, Weights, cross_entropy, gelu
+from benchmarker_problems.layers.reference import Gradients, Pullback, Weights, gelu
 from benchmarker_problems.layers.work import RowWork
 from benchmarker_problems.steps import MICROBATCHES_HELP, RECOMPUTE_HELP, steps_title
-from benchmarker_problems.steps.reference import Batch
 
 Size = Literal["b16", "l16"]
 SIZES: Mapping[Size, Mapping[str, int]] = {
@@ -145,10 +144,6 @@ class Vit(Transformer):
             classes=7,
             batch_size=5 * self.microbatches,
         )
-
-    def loss_of(self, result: np.ndarray, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
-        """Return the mean cross-entropy, and its gradient with respect to the logits."""
-        return cross_entropy(result, batch["targets"])
 
 
 @dataclass(frozen=True)
