@@ -1,32 +1,24 @@
 """GEMM in NumPy: one call of its BLAS."""
 
-from itertools import cycle
-
 import numpy as np
 
-from benchmarker import Data, Support, Workload, hookimpl
+from benchmarker import Arrays, Case, Data, Mode, Support, Workload, hookimpl
 from benchmarker_problems.gemm import Gemm, transposed
+from benchmarker_problems.steps.numpy import DONE, workload
 
 
 @hookimpl
 def describe_workload() -> Support:
     """Return the types that BLAS supports."""
-    return Support({"inference": ("fp64", "fp32")})
+    return Support(DONE)
 
 
 @hookimpl
-def build_workload(problem: Gemm, data: Data) -> Workload:
+def build_workload(case: Case, problem: Gemm, data: Data) -> Workload:
     """Build a step: one product; a transposed matrix is a view."""
-    batches = cycle(
-        [
-            (transposed(batch["a"], problem.transpose_a), transposed(batch["b"], problem.transpose_b))
-            for batch in data.batches
-        ]
-    )
+    p = problem
 
-    def step() -> np.ndarray:
-        a_MK, b_KN = next(batches)
-        c_MN: np.ndarray = np.matmul(a_MK, b_KN)
-        return c_MN
+    def step(_: Arrays, batch: Arrays, __: Mode) -> Arrays:
+        return {"c": np.matmul(transposed(batch["a"], p.transpose_a), transposed(batch["b"], p.transpose_b))}
 
-    return Workload(step, lambda c_MN: {"c": c_MN})
+    return workload(case, data, step)

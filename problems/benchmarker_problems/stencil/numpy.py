@@ -1,17 +1,16 @@
 """Stencil in NumPy: plane by plane, so that sums stay in the cache."""
 
-from itertools import cycle
-
 import numpy as np
 
-from benchmarker import Data, Support, Workload, hookimpl
+from benchmarker import Case, Data, Support, Workload, hookimpl
 from benchmarker_problems.stencil import CENTRE, NEIGHBOUR
+from benchmarker_problems.steps.numpy import DONE, workload
 
 
 @hookimpl
 def describe_workload() -> Support:
     """Return the types of scientific computing."""
-    return Support({"inference": ("fp64", "fp32")})
+    return Support(DONE)
 
 
 def sweep(u_XYZ: np.ndarray, v_XYZ: np.ndarray) -> np.ndarray:
@@ -31,8 +30,7 @@ def sweep(u_XYZ: np.ndarray, v_XYZ: np.ndarray) -> np.ndarray:
 
 
 @hookimpl
-def build_workload(data: Data) -> Workload:
+def build_workload(case: Case, data: Data) -> Workload:
     """Build a step: one sweep on one core, to the same array each time."""
-    batches = cycle([batch["u"] for batch in data.batches])
     v_XYZ = data.batches[0]["u"].copy()
-    return Workload(lambda: sweep(next(batches), v_XYZ), lambda result_XYZ: {"v": result_XYZ})
+    return workload(case, data, lambda _, batch, __: {"v": sweep(batch["u"], v_XYZ)})
