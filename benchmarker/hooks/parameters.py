@@ -12,6 +12,7 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from inspect import get_annotations
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 import msgspec
@@ -142,9 +143,14 @@ def assignment(name: str, value: Any) -> str:
 
 
 def names(problem: Problem | type[Problem]) -> list[str]:
-    """Return the names of the options of a problem: of all its fields but the devices of the case."""
-    of_case = {field.name for field in dataclasses.fields(Divides)}
-    return [field.name for field in dataclasses.fields(problem) if field.name not in of_case]
+    """Return the names of the options of a problem: of all its fields but the devices of the case.
+
+    They are in the order of their definition, and those that a class declares are before those of its bases.
+    """
+    kind = problem if isinstance(problem, type) else type(problem)
+    declared = [name for base in kind.__mro__ for name in get_annotations(base)]
+    options = {field.name for field in dataclasses.fields(kind)} - {field.name for field in dataclasses.fields(Divides)}
+    return [name for name in dict.fromkeys(declared) if name in options]
 
 
 def values(problem: Problem) -> dict[str, Any]:
@@ -153,14 +159,12 @@ def values(problem: Problem) -> dict[str, Any]:
 
 
 def fields(problem: type[Problem]) -> list[Field]:
-    """Return the options of a problem, in order of their definition."""
+    """Return the options of a problem, in the order of `names`."""
     info = inspect.type_info(problem)
     assert isinstance(info, inspect.DataclassType)
-    hints, options = get_type_hints(problem), names(problem)
+    hints, by_name = get_type_hints(problem), {field.name: field for field in info.fields}
     found = []
-    for field in info.fields:
-        if field.name not in options:
-            continue
+    for field in map(by_name.__getitem__, names(problem)):
         if field.required:
             raise UserError(f"the option {field.name} of {problem.__name__} has no default")
         described = field.type.extra_json_schema if isinstance(field.type, inspect.Metadata) else None

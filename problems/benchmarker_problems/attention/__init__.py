@@ -13,7 +13,10 @@ from msgspec import Meta
 from benchmarker import PRECISIONS, Arrays, Cost, Data, Mode, Problem, Work, hookimpl
 
 Impl = Literal["einsum", "matmul", "fused"]
-IMPL_HELP = "einsum on [B,T,H,D], matmul on transposed [B,H,T,D], or the framework's own fused attention"
+ImplOption = Annotated[
+    Impl,
+    Meta(description="einsum on [B,T,H,D], matmul on transposed [B,H,T,D], or the framework's own fused attention"),
+]
 
 INPUTS: dict[Mode, tuple[str, ...]] = {"inference": ("q", "k", "v"), "forward_backward": ("q", "k", "v", "d_out")}
 """Inputs of a step, by mode."""
@@ -42,7 +45,7 @@ class Attention(Problem):
     seq_len: Annotated[int, Meta(ge=1, description="sequence length")] = 512
     head_dim: Annotated[int, Meta(ge=1, description="length of a head's query, key and value vectors")] = 64
     causal: Annotated[bool, Meta(description="mask the positions that come after the query")] = True
-    impl: Annotated[Impl, Meta(description=IMPL_HELP)] = "matmul"
+    impl: ImplOption = "matmul"
 
     def title(self, mode: Mode) -> str:
         """Return the shape and the implementation: `attention B=2 H=8 T=1024 D=64 einsum`."""

@@ -13,15 +13,14 @@ import numpy as np
 from msgspec import Meta
 
 from benchmarker import Data, Mode, Precision, Problem, Published, Work, hookimpl
-from benchmarker_problems.attention import IMPL_HELP, Impl
-from benchmarker_problems.layers import DERIVED, fill, require_multiples
+from benchmarker_problems.layers import DERIVED
 from benchmarker_problems.layers.data import draw, sequences
 from benchmarker_problems.layers.layer import Attention, Embedding, Layer, Linear, Moved, Norm, Pointwise, TiedHead
 from benchmarker_problems.layers.model import Model, Stage, transformer_block
-from benchmarker_problems.layers.problem import Transformer
 from benchmarker_problems.layers.reference import Gradients, Pullback, Weights, cross_entropy, gelu
+from benchmarker_problems.layers.transformer import Blocks, Heads, InnerWidth, Transformer, Width
 from benchmarker_problems.layers.work import RowWork
-from benchmarker_problems.steps import MICROBATCHES_HELP, RECOMPUTE_HELP, AdamW, steps_title
+from benchmarker_problems.steps import AdamW
 from benchmarker_problems.steps.reference import Batch
 
 Size = Literal["base", "large", "roberta-base", "roberta-large"]
@@ -85,11 +84,13 @@ class Bert(Transformer):
         "bytes = weights, tokens and logits once; 2·weights with backward; 7·weights with AdamW's two moments"
     )
 
+    sizes = SIZES
+
     size: Annotated[Size, Meta(description="published size; the five options below override it")] = "base"
-    n_layer: Annotated[int, Meta(ge=1, description="transformer blocks")] = DERIVED
-    d_model: Annotated[int, Meta(ge=1, description="width of the model, a multiple of n_head")] = DERIVED
-    n_head: Annotated[int, Meta(ge=1, description="attention heads")] = DERIVED
-    d_ff: Annotated[int, Meta(ge=1, description="width within the MLP; 4·d_model if omitted")] = DERIVED
+    n_layer: Blocks = DERIVED
+    d_model: Width = DERIVED
+    n_head: Heads = DERIVED
+    d_ff: InnerWidth = DERIVED
     vocab_size: Annotated[int, Meta(ge=2, description="number of distinct tokens; the last one is [MASK]")] = DERIVED
     seq_len: Annotated[int, Meta(ge=1, description="sequence length")] = 128
     batch_size: Annotated[int, Meta(ge=1, description="sequences per step")] = 1
@@ -97,14 +98,6 @@ class Bert(Transformer):
         Literal["all", "masked"],
         Meta(description="positions with logits: all, as in transformers, or only those that the loss needs"),
     ] = "all"
-    impl: Annotated[Impl, Meta(description=IMPL_HELP)] = "matmul"
-    recompute: Annotated[bool, Meta(description=RECOMPUTE_HELP)] = False
-    microbatches: Annotated[int, Meta(ge=1, description=MICROBATCHES_HELP)] = 1
-
-    def __post_init__(self) -> None:
-        fill(self, SIZES[self.size])
-        fill(self, {"d_ff": 4 * self.d_model})
-        require_multiples(self, d_model="n_head", batch_size="microbatches")
 
     @property
     def family(self) -> Family:
@@ -131,19 +124,16 @@ class Bert(Transformer):
         """Positions of a batch for which the output head computes logits."""
         return self.batch_size * self.seq_len if self.head == "all" else self.masked
 
-    def title(self, mode: Mode) -> str:
-        """Return the size (L layers, width d, H heads unless it is published), the mode, B and T."""
-        sizes = {"n_layer": self.n_layer, "d_model": self.d_model, "n_head": self.n_head}
+    def size_title(self) -> str:
+        """Return the size, or its dimensions unless it is published, and what differs."""
         family = NAMES[self.size].partition("-")[0]
-        known = SIZES[self.size].items() >= sizes.items()
-        size = NAMES[self.size] if known else f"{family} L={self.n_layer} d={self.d_model} H={self.n_head}"
-        inner = "" if self.d_ff == 4 * self.d_model else f" d_ff={self.d_ff}"
+        size = NAMES[self.size] if self.is_published() else f"{family} {self.dimensions_title()}"
         vocabulary = "" if self.vocab_size == SIZES[self.size]["vocab_size"] else f" V={self.vocab_size}"
-        head = "" if self.head == "all" else " masked head"
-        impl = "" if self.impl == Bert.impl else f" {self.impl}"
-        steps = steps_title(recompute=self.recompute, microbatches=self.microbatches)
-        what = mode.replace("forward_backward", "fwd+bwd")
-        return f"{size}{inner}{vocabulary} {what}, B={self.batch_size} T={self.seq_len}{head}{impl}{steps}"
+        return f"{size}{self.inner_title()}{vocabulary}"
+
+    def batch_title(self, mode: Mode) -> str:
+        """Return the mode, B and T, and whether only the masked positions have logits."""
+        return f"{super().batch_title(mode)} T={self.seq_len}{' masked head' * (self.head == 'masked')}"
 
     def model(self) -> Model:
         """Return the layers of a microbatch; those that select the masked positions are before the head or the loss."""
@@ -198,17 +188,8 @@ class Bert(Transformer):
         return Data(weights, self.masked_tokens(rng, batches))
 
     def small(self) -> Self:
-        """Return at most two layers with dimensions that all differ; every fused kernel supports a head size of 16."""
-        return replace(
-            self,
-            n_layer=min(self.n_layer, 2),
-            d_model=48,
-            n_head=3,
-            d_ff=160,
-            vocab_size=97,
-            seq_len=32,
-            batch_size=4 * self.microbatches,
-        )
+        """Return at most two layers with dimensions that all differ."""
+        return replace(super().small(), vocab_size=97, seq_len=32, batch_size=4 * self.microbatches)
 
     def loss_of(self, result: np.ndarray, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
         """Return the mean cross-entropy at the masked positions, and its gradient with respect to the logits."""

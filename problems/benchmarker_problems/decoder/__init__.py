@@ -6,39 +6,22 @@ Everything else of it stands here.
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
 from benchmarker import PRECISIONS, Mode
-from benchmarker_problems.attention import IMPL_HELP, Impl
-from benchmarker_problems.generation import (
-    SEQ_LEN_HELP,
-    CacheOption,
-    DecodingOption,
-    Depth,
-    NewTokens,
-    PhaseOption,
-    PromptLen,
-    fill_lengths,
-    phase_title,
-    small_lengths,
-)
 from benchmarker_problems.generation.language_model import LanguageModel, Pass
-from benchmarker_problems.layers import DERIVED, fill, require_multiples
+from benchmarker_problems.layers import DERIVED
 from benchmarker_problems.layers.layer import Embedding, Layer, Linear, Norm, Residual, Rope, TiedHead
-from benchmarker_problems.parallel import divides_batch, small_widths
-from benchmarker_problems.quantization import WeightTypeOption, require_quantizable
-from benchmarker_problems.steps import MICROBATCHES_HELP, RECOMPUTE_HELP, steps_title
+from benchmarker_problems.layers.transformer import Blocks
+from benchmarker_problems.parallel import small_widths
 
 RMS_NORM_EPS = 1e-5
 
-Sizes = Mapping[Any, Mapping[str, Any]]
-"""The dimensions of each size by name."""
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Decoder(LanguageModel):
     """A decoder: forward only, forward and backward, or training with AdamW.
 
@@ -46,14 +29,11 @@ class Decoder(LanguageModel):
     """
 
     dimensions: ClassVar[tuple[str, ...]] = ("n_layer", "d_model", "n_head", "n_kv_head", "d_ff")
-    """Options that a published size fixes; with others the title states them."""
-
-    sizes: ClassVar[Sizes]
-    contexts: ClassVar[Mapping[Any, int]]
+    multiples = {"n_head": "n_kv_head", "batch_size": "microbatches"}
     divided_widths = ("n_kv_head", "d_model", "d_ff")
+    small_batch = 3
 
-    size: str
-    n_layer: Annotated[int, Meta(ge=1, description="transformer blocks")] = DERIVED
+    n_layer: Blocks = DERIVED
     d_model: Annotated[int, Meta(ge=1, description="width of the model, an even multiple of n_head")] = DERIVED
     n_head: Annotated[int, Meta(ge=1, description="query heads, a multiple of n_kv_head")] = DERIVED
     n_kv_head: Annotated[int, Meta(ge=1, description="heads of keys and values")] = DERIVED
@@ -61,24 +41,9 @@ class Decoder(LanguageModel):
     vocab_size: Annotated[int, Meta(ge=2, description="number of distinct tokens")] = DERIVED
     rope_theta: Annotated[float, Meta(gt=0, description="base of the rotary angles")] = DERIVED
     tied_head: Annotated[bool, Meta(description="the output head uses the weights of the embedding")] = DERIVED
-    seq_len: Annotated[int, Meta(ge=1, description=SEQ_LEN_HELP)] = DERIVED
-    batch_size: Annotated[int, Meta(ge=1, description="sequences per step")] = 1
-    impl: Annotated[Impl, Meta(description=IMPL_HELP)] = "matmul"
-    recompute: Annotated[bool, Meta(description=RECOMPUTE_HELP)] = False
-    microbatches: Annotated[int, Meta(ge=1, description=MICROBATCHES_HELP)] = 1
-    phase: PhaseOption = "none"
-    prompt_len: PromptLen = DERIVED
-    depth: Depth = DERIVED
-    new_tokens: NewTokens = DERIVED
-    decoding: DecodingOption = "greedy"
-    weight_type: WeightTypeOption = "full"
-    kv_cache: CacheOption = "fit"
 
     def __post_init__(self) -> None:
-        fill(self, self.sizes[self.size])
-        fill_lengths(self, self.contexts.get(self.size))
-        require_multiples(self, n_head="n_kv_head", batch_size="microbatches")
-        require_quantizable(self, "d_model", "d_ff")
+        super().__post_init__()
         if self.d_model % (2 * self.n_head):
             raise ValueError(f"d_model={self.d_model} is not an even multiple of n_head={self.n_head}")
 
@@ -130,18 +95,16 @@ class Decoder(LanguageModel):
         """Return the bytes of the MLP's weights of a block that so many tokens do not use."""
         return 0
 
-    def title(self, mode: Mode) -> str:
-        """Return the size (L layers, width d, H heads unless it is published), the mode, B and T."""
+    def size_title(self) -> str:
+        """Return the size, or its dimensions unless it is published, and what differs."""
         published = self.sizes[self.size]
-        same = all(getattr(self, name) == published[name] for name in self.dimensions)
         vocabulary = "" if self.vocab_size == published["vocab_size"] else f" V={self.vocab_size}"
         head = "" if self.tied_head == published["tied_head"] else f" {'tied' if self.tied_head else 'untied'}"
-        impl = "" if self.impl == type(self).impl else f" {self.impl}"
-        steps = steps_title(recompute=self.recompute, microbatches=self.microbatches)
-        what = f"{mode.replace('forward_backward', 'fwd+bwd')}, B={self.batch_size} T={self.seq_len}"
-        what = what if self.phase == "none" else phase_title(self)
-        size = self.size if same else self.own_size()
-        return f"{size}{vocabulary}{head} {what}{self.options_title()}{impl}{steps}"
+        return f"{self.size if self.is_published() else self.own_size()}{vocabulary}{head}"
+
+    def batch_title(self, mode: Mode) -> str:
+        """Return the mode, B and T, or the phase with its lengths, and further options."""
+        return f"{super().batch_title(mode)}{self.options_title()}"
 
     def unread(self, rows: int, precision: str) -> int:
         """Return the bytes of weights that no token selects.
@@ -157,21 +120,9 @@ class Decoder(LanguageModel):
         """Return the widths of the results of a layer that computes several: of queries, keys and values."""
         return {"attn_qkv": [heads * self.head_dim for heads in self.heads]}
 
-    def small(self) -> Self:
-        """Return at most two layers with dimensions that all differ, and groups of queries if there are any.
-
-        What several devices divide, the batch or the widths, has something for each of them.
-        """
-        lengths, group = small_lengths(self), 1 if self.n_kv_head == self.n_head else 2
+    def small_dimensions(self) -> Mapping[str, Any]:
+        """Return groups of queries if there are any, and the widths of the model and within the MLP."""
+        group = 1 if self.n_kv_head == self.n_head else 2
         n_kv_head, d_ff = small_widths(4 // group, 16, 160, self.parallel, self.devices)
-        return replace(
-            self,
-            n_layer=min(self.n_layer, 2),
-            d_model=group * n_kv_head * 16,
-            n_head=group * n_kv_head,
-            n_kv_head=n_kv_head,
-            d_ff=d_ff,
-            vocab_size=97,
-            batch_size=3 * self.microbatches * (self.devices if divides_batch(self.parallel) else 1),
-            **lengths,
-        )
+        n_head = group * n_kv_head
+        return {"d_model": n_head * 16, "n_head": n_head, "n_kv_head": n_kv_head, "d_ff": d_ff}

@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Meta
 
 from benchmarker import Data, Mode, Precision, Problem, Published, hookimpl
-from benchmarker_problems.attention import IMPL_HELP, Impl
+from benchmarker_problems.attention import Impl
 from benchmarker_problems.dit.reference import (
     FREQUENCIES,
     LATENT_CHANNELS,
@@ -25,13 +25,13 @@ from benchmarker_problems.dit.reference import (
     TimeWaves,
     noise_loss,
 )
-from benchmarker_problems.layers import DERIVED, fill, require_multiples
+from benchmarker_problems.layers import DERIVED
 from benchmarker_problems.layers.data import draw, labelled_images
 from benchmarker_problems.layers.layer import Attention, Linear, Moved, Patches, Pointwise, chain
 from benchmarker_problems.layers.model import Model, Stage, attention_and_mlp
-from benchmarker_problems.layers.problem import Transformer
 from benchmarker_problems.layers.reference import Gradients, Weights, gelu_tanh, silu
-from benchmarker_problems.steps import MICROBATCHES_HELP, RECOMPUTE_HELP, AdamW, steps_title
+from benchmarker_problems.layers.transformer import Blocks, Heads, InnerWidth, Transformer
+from benchmarker_problems.steps import AdamW
 from benchmarker_problems.steps.reference import Batch
 
 Size = Literal["s2", "s4", "s8", "b2", "b4", "b8", "l2", "l4", "l8", "xl2", "xl4", "xl8"]
@@ -87,25 +87,23 @@ class Dit(Transformer):
 
     output = "prediction"
 
+    sizes = SIZES
+    dimensions = (*Transformer.dimensions, "patch_size")
+
     size: Annotated[Size, Meta(description="published size; the five options below override it")] = "s2"
-    n_layer: Annotated[int, Meta(ge=1, description="transformer blocks")] = DERIVED
+    n_layer: Blocks = DERIVED
     d_model: Annotated[int, Meta(ge=1, description="width of the model, a multiple of n_head and of 4")] = DERIVED
-    n_head: Annotated[int, Meta(ge=1, description="attention heads")] = DERIVED
-    d_ff: Annotated[int, Meta(ge=1, description="width within the MLP; 4·d_model if omitted")] = DERIVED
+    n_head: Heads = DERIVED
+    d_ff: InnerWidth = DERIVED
     patch_size: Annotated[int, Meta(ge=1, description="height and width of a patch in latent pixels")] = DERIVED
     image_size: Annotated[
         int, Meta(ge=1, description="height and width of an image; its latent, a multiple of patch_size, has 1/8 of it")
     ] = 256
     classes: Annotated[int, Meta(ge=2, description="number of classes, without the null class")] = CLASSES
     batch_size: Annotated[int, Meta(ge=1, description="images per step")] = 1
-    impl: Annotated[Impl, Meta(description=IMPL_HELP)] = "matmul"
-    recompute: Annotated[bool, Meta(description=RECOMPUTE_HELP)] = False
-    microbatches: Annotated[int, Meta(ge=1, description=MICROBATCHES_HELP)] = 1
 
     def __post_init__(self) -> None:
-        fill(self, SIZES[self.size])
-        fill(self, {"d_ff": 4 * self.d_model})
-        require_multiples(self, d_model="n_head", batch_size="microbatches")
+        super().__post_init__()
         if self.d_model % 4:
             raise ValueError(f"d_model={self.d_model} is not a multiple of 4: sine and cosine of a row and of a column")
         if self.image_size % (REDUCTION * self.patch_size):
@@ -132,17 +130,16 @@ class Dit(Transformer):
         """Numbers in a patch of a latent; that of a prediction, of noise and sigma, has twice as many."""
         return LATENT_CHANNELS * self.patch_size**2
 
-    def title(self, mode: Mode) -> str:
-        """Return the size (L layers, width d, H heads, patches of P unless it is published), the mode and B."""
-        sizes = {name: getattr(self, name) for name in SIZES[self.size]}
-        own = f"DiT L={self.n_layer} d={self.d_model} H={self.n_head} P={self.patch_size}"
-        size = f"DiT-{self.size[:-1].upper()}/{self.size[-1]}" if sizes == SIZES[self.size] else own
-        inner = "" if self.d_ff == 4 * self.d_model else f" d_ff={self.d_ff}"
+    def size_title(self) -> str:
+        """Return the size, or its dimensions and patches of P unless it is published, and what differs."""
+        own = f"DiT {self.dimensions_title()} P={self.patch_size}"
+        size = f"DiT-{self.size[:-1].upper()}/{self.size[-1]}" if self.is_published() else own
         classes = "" if self.classes == CLASSES else f" {self.classes} classes"
-        impl = "" if self.impl == Dit.impl else f" {self.impl}"
-        steps = steps_title(recompute=self.recompute, microbatches=self.microbatches)
-        what = mode.replace("forward_backward", "fwd+bwd")
-        return f"{size}{inner}{classes} {what}, B={self.batch_size} {self.image_size}×{self.image_size}{impl}{steps}"
+        return f"{size}{self.inner_title()}{classes}"
+
+    def batch_title(self, mode: Mode) -> str:
+        """Return the mode, B and the size of an image."""
+        return f"{super().batch_title(mode)} {self.image_size}×{self.image_size}"
 
     def model(self) -> Model:
         """Return the layers of a microbatch: of its patches, and of the condition of its images."""
@@ -213,18 +210,8 @@ class Dit(Transformer):
         return Data(weights | larger, self.noisy_latents(rng, batches))
 
     def small(self) -> Self:
-        """Return at most two layers with dimensions that all differ; every fused kernel supports a head size of 16."""
-        return replace(
-            self,
-            n_layer=min(self.n_layer, 2),
-            d_model=48,
-            n_head=3,
-            d_ff=160,
-            patch_size=2,
-            image_size=80,
-            classes=7,
-            batch_size=6 * self.microbatches,
-        )
+        """Return at most two layers with dimensions that all differ."""
+        return replace(super().small(), patch_size=2, image_size=80, classes=7, batch_size=6 * self.microbatches)
 
     def optimizer(self) -> AdamW:
         """Return the authors' settings: no decay of the weights, and a constant learning rate.

@@ -8,6 +8,7 @@ largest logit is chosen (greedy), and no token ends a sequence.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, cycle, repeat
 from math import prod
@@ -16,39 +17,14 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import Data, Token
+from benchmarker import Data, Generates, Token
 from benchmarker_problems.layers import DERIVED
 from benchmarker_problems.layers.data import next_tokens, sequences
+from benchmarker_problems.quantization import WeightType
 
 Phase = Literal["none", "prefill", "decode", "generate"]
 Decoding = Literal["greedy", "forced"]
 Cache = Literal["fit", "max", "paged"]
-
-PhaseOption = Annotated[
-    Phase,
-    Meta(
-        description="text generation with a KV cache: process the prompt (prefill), generate one token per sequence "
-        "(decode), or both (generate); none: whole sequences without a cache"
-    ),
-]
-PromptLen = Annotated[int, Meta(ge=0, description="tokens of a prompt, for prefill and generate")]
-Depth = Annotated[int, Meta(ge=0, description="positions in the cache before the first token, for decode")]
-NewTokens = Annotated[int, Meta(ge=0, description="tokens generated per sequence, for decode and generate")]
-DecodingOption = Annotated[
-    Decoding,
-    Meta(
-        description="next token in a phase: the one with the largest logit (greedy), or the one in the data (forced), "
-        "as in a check"
-    ),
-]
-CacheOption = Annotated[
-    Cache,
-    Meta(
-        description="KV cache in a phase: seq_len positions (fit), the published context length of the size (max), or "
-        "seq_len positions in scattered pages of 16 (paged)"
-    ),
-]
-SEQ_LEN_HELP = "sequence length; in a phase, the capacity of the KV cache in positions"
 
 DEFAULTS: Mapping[Phase, Mapping[str, int]] = {
     "none": {},
@@ -61,6 +37,45 @@ DEFAULTS: Mapping[Phase, Mapping[str, int]] = {
 
 PAGE = 16
 """Positions of a page, as in vLLM by default."""
+
+
+@dataclass(frozen=True)
+class Generation(Generates):
+    """A problem with the options of text generation."""
+
+    phase: Annotated[
+        Phase,
+        Meta(
+            description="text generation with a KV cache: process the prompt (prefill), generate one token per "
+            "sequence (decode), or both (generate); none: whole sequences without a cache"
+        ),
+    ] = "none"
+    prompt_len: Annotated[int, Meta(ge=0, description="tokens of a prompt, for prefill and generate")] = DERIVED
+    depth: Annotated[int, Meta(ge=0, description="positions in the cache before the first token, for decode")] = DERIVED
+    new_tokens: Annotated[int, Meta(ge=0, description="tokens generated per sequence, for decode and generate")] = (
+        DERIVED
+    )
+    decoding: Annotated[
+        Decoding,
+        Meta(
+            description="next token in a phase: the one with the largest logit (greedy), or the one in the data "
+            "(forced), as in a check"
+        ),
+    ] = "greedy"
+    weight_type: Annotated[
+        WeightType,
+        Meta(
+            description="weight type of linear layers in a phase: that of --precision (full), or weight-only "
+            "quantization: int8 with a scale per output, int4 with a scale per output and 32 inputs"
+        ),
+    ] = "full"
+    kv_cache: Annotated[
+        Cache,
+        Meta(
+            description="KV cache in a phase: seq_len positions (fit), the published context length of the size (max), "
+            "or seq_len positions in scattered pages of 16 (paged)"
+        ),
+    ] = "fit"
 
 
 def fill_lengths(problem: Any, context: int | None) -> None:

@@ -4,20 +4,29 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
+from msgspec import Meta
 
-from benchmarker import PRECISIONS, Collective, Cost, Data, Divides, Generates, Mode, Precision, UserError
-from benchmarker_problems.generation import PAGE, Cache, Decoding, Phase, pages, token_batches
+from benchmarker import PRECISIONS, Collective, Cost, Data, Divides, Mode, Precision, UserError
+from benchmarker_problems.generation import (
+    PAGE,
+    Generation,
+    fill_lengths,
+    pages,
+    phase_title,
+    small_lengths,
+    token_batches,
+)
 from benchmarker_problems.generation.reference import generated
-from benchmarker_problems.layers import size_of
+from benchmarker_problems.layers import DERIVED, size_of
 from benchmarker_problems.layers.data import draw
 from benchmarker_problems.layers.layer import Attention, Embedding, Layer, Moved
 from benchmarker_problems.layers.model import Model, Stage
-from benchmarker_problems.layers.problem import Transformer
-from benchmarker_problems.parallel import collectives, refuse_undivided
-from benchmarker_problems.quantization import WeightType, dequantized, quantized, types, weight_bytes
+from benchmarker_problems.layers.transformer import Transformer
+from benchmarker_problems.parallel import collectives, divides_batch, refuse_undivided
+from benchmarker_problems.quantization import dequantized, quantized, require_quantizable, types, weight_bytes
 
 PHASE_FORMULA = "a --phase: logits of the last token only, attention to the filled cache, and bytes of that"
 
@@ -41,26 +50,54 @@ class Pass:
         return self.keys if self.tokens == 1 else self.tokens
 
 
-class LanguageModel(Transformer, Divides, Generates):
-    """A decoder: forward only, forward and backward, or training with AdamW; a subclass has these options.
+@dataclass(frozen=True, kw_only=True)
+class LanguageModel(Transformer, Divides, Generation):
+    """A decoder: forward only, forward and backward, or training with AdamW; a subclass has the options of its size.
 
     `inference` returns the logits of every position. The loss is the mean cross-entropy of the next token.
     """
 
     vocab_size: int
-    seq_len: int
-    phase: Phase
-    prompt_len: int
-    depth: int
-    new_tokens: int
-    decoding: Decoding
-    weight_type: WeightType
-    kv_cache: Cache
+    seq_len: Annotated[
+        int, Meta(ge=1, description="sequence length; in a phase, the capacity of the KV cache in positions")
+    ] = DERIVED
+    batch_size: Annotated[int, Meta(ge=1, description="sequences per step")] = 1
 
+    contexts: ClassVar[Mapping[Any, int]]
+    """The published context length of each size that has one."""
     divided_widths: ClassVar[tuple[str, ...]]
     """Options that `tp` divides among devices."""
     unrepeated: ClassVar[str] = "mlp_proj"
     """Product that ends a block, if no gradient needs its result."""
+    small_batch: ClassVar[int]
+    """Sequences of a small microbatch on one device."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        fill_lengths(self, self.contexts.get(self.size))
+        require_quantizable(self, "d_model", "d_ff")
+
+    @abstractmethod
+    def small_dimensions(self) -> Mapping[str, Any]:
+        """Return heads and widths that all differ, and of which several devices have a part each."""
+
+    def small(self) -> Self:
+        """Return at most two layers with dimensions that all differ; every fused kernel supports a head size of 16.
+
+        What several devices divide, the batch or the widths, has something for each of them.
+        """
+        return replace(
+            self,
+            n_layer=min(self.n_layer, 2),
+            **self.small_dimensions(),
+            vocab_size=97,
+            batch_size=self.small_batch * self.microbatches * (self.devices if divides_batch(self.parallel) else 1),
+            **small_lengths(self),
+        )
+
+    def batch_title(self, mode: Mode) -> str:
+        """Return the mode, B and T, or the phase with its lengths."""
+        return f"{super().batch_title(mode)} T={self.seq_len}" if self.phase == "none" else phase_title(self)
 
     @property
     @abstractmethod

@@ -4,33 +4,19 @@ As published (Radford et al., 2019), with a bias in every linear layer, but with
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Annotated, Literal, Self
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from benchmarker import PRECISIONS, Mode, Problem, Published, hookimpl
-from benchmarker_problems.attention import IMPL_HELP, Impl
-from benchmarker_problems.generation import (
-    SEQ_LEN_HELP,
-    CacheOption,
-    DecodingOption,
-    Depth,
-    NewTokens,
-    PhaseOption,
-    PromptLen,
-    fill_lengths,
-    phase_title,
-    small_lengths,
-)
+from benchmarker import PRECISIONS, Problem, Published, hookimpl
 from benchmarker_problems.generation.language_model import PHASE_FORMULA, LanguageModel, Pass
-from benchmarker_problems.layers import DERIVED, fill, require_multiples
+from benchmarker_problems.layers import DERIVED, fill
 from benchmarker_problems.layers.layer import Embedding, Layer, Norm, TiedHead
 from benchmarker_problems.layers.model import transformer_block
 from benchmarker_problems.layers.reference import gelu_tanh
-from benchmarker_problems.parallel import divides_batch, small_widths
-from benchmarker_problems.quantization import WeightTypeOption, require_quantizable
-from benchmarker_problems.steps import MICROBATCHES_HELP, RECOMPUTE_HELP, steps_title
+from benchmarker_problems.layers.transformer import Blocks, Heads, InnerWidth, Width
+from benchmarker_problems.parallel import small_widths
 
 Size = Literal["small", "medium", "large", "xl", "2.7b"]
 SIZES: Mapping[Size, Mapping[str, int]] = {
@@ -73,33 +59,21 @@ class Gpt2(LanguageModel):
         + PHASE_FORMULA
     )
 
+    sizes = SIZES
+    contexts = CONTEXTS
     divided_widths = ("n_head", "d_model", "d_ff")
+    small_batch = 4
 
     size: Annotated[Size, Meta(description="published size; the five options below override it")] = "small"
-    n_layer: Annotated[int, Meta(ge=1, description="transformer blocks")] = DERIVED
-    d_model: Annotated[int, Meta(ge=1, description="width of the model, a multiple of n_head")] = DERIVED
-    n_head: Annotated[int, Meta(ge=1, description="attention heads")] = DERIVED
-    d_ff: Annotated[int, Meta(ge=1, description="width within the MLP; 4·d_model if omitted")] = DERIVED
+    n_layer: Blocks = DERIVED
+    d_model: Width = DERIVED
+    n_head: Heads = DERIVED
+    d_ff: InnerWidth = DERIVED
     vocab_size: Annotated[int, Meta(ge=2, description="number of distinct tokens; 50257 if omitted")] = DERIVED
-    seq_len: Annotated[int, Meta(ge=1, description=SEQ_LEN_HELP)] = DERIVED
-    batch_size: Annotated[int, Meta(ge=1, description="sequences per step")] = 1
-    impl: Annotated[Impl, Meta(description=IMPL_HELP)] = "matmul"
-    recompute: Annotated[bool, Meta(description=RECOMPUTE_HELP)] = False
-    microbatches: Annotated[int, Meta(ge=1, description=MICROBATCHES_HELP)] = 1
-    phase: PhaseOption = "none"
-    prompt_len: PromptLen = DERIVED
-    depth: Depth = DERIVED
-    new_tokens: NewTokens = DERIVED
-    decoding: DecodingOption = "greedy"
-    weight_type: WeightTypeOption = "full"
-    kv_cache: CacheOption = "fit"
 
     def __post_init__(self) -> None:
-        fill(self, SIZES[self.size])
-        fill(self, {"d_ff": 4 * self.d_model, "vocab_size": VOCAB_SIZE})
-        require_multiples(self, d_model="n_head", batch_size="microbatches")
-        fill_lengths(self, CONTEXTS[self.size])
-        require_quantizable(self, "d_model", "d_ff")
+        fill(self, {"vocab_size": VOCAB_SIZE})
+        super().__post_init__()
 
     @property
     def positions(self) -> int:
@@ -123,40 +97,18 @@ class Gpt2(LanguageModel):
         positions = 0 if self.phase == "none" else self.positions - rows // self.batch_size
         return positions * self.d_model * PRECISIONS[precision].parameter_bytes
 
-    def title(self, mode: Mode) -> str:
-        """Return the size (L layers, width d, H heads unless it is published), the mode, B and T.
-
-        `GPT-2 small training, B=1 T=128`. What is rarely changed follows if it differs from GPT-2's.
-        """
-        sizes = {"n_layer": self.n_layer, "d_model": self.d_model, "n_head": self.n_head}
-        size = next(
-            (name for name, of in SIZES.items() if of == sizes), f"L={self.n_layer} d={self.d_model} H={self.n_head}"
-        )
-        inner = "" if self.d_ff == 4 * self.d_model else f" d_ff={self.d_ff}"
+    def size_title(self) -> str:
+        """Return the published size of these dimensions or L layers, width d and H heads, and what differs."""
+        own = [getattr(self, name) for name in self.dimensions]
+        size = next((name for name, of in SIZES.items() if [*of.values()] == own), self.dimensions_title())
         vocabulary = "" if self.vocab_size == VOCAB_SIZE else f" V={self.vocab_size}"
-        impl = "" if self.impl == Gpt2.impl else f" {self.impl}"
-        steps = steps_title(recompute=self.recompute, microbatches=self.microbatches)
-        what = f"{mode.replace('forward_backward', 'fwd+bwd')}, B={self.batch_size} T={self.seq_len}"
-        what = what if self.phase == "none" else phase_title(self)
-        return f"GPT-2 {size}{inner}{vocabulary} {what}{impl}{steps}"
+        return f"GPT-2 {size}{self.inner_title()}{vocabulary}"
 
-    def small(self) -> Self:
-        """Return at most two layers with dimensions that all differ; every fused kernel supports a head size of 16.
-
-        What several devices divide, the batch or the widths, has something for each of them.
-        """
+    def small_dimensions(self) -> Mapping[str, Any]:
+        """Return three heads or more, and the widths of the model and within the MLP."""
         head_dim = 16 if self.weight_type == "full" else 32
         n_head, d_ff = small_widths(3, head_dim, 160, self.parallel, self.devices)
-        return replace(
-            self,
-            n_layer=min(self.n_layer, 2),
-            d_model=n_head * head_dim,
-            n_head=n_head,
-            d_ff=d_ff,
-            vocab_size=97,
-            batch_size=4 * self.microbatches * (self.devices if divides_batch(self.parallel) else 1),
-            **small_lengths(self),
-        )
+        return {"d_model": n_head * head_dim, "n_head": n_head, "d_ff": d_ff}
 
     def fused_widths(self) -> dict[str, list[int]]:
         """Return the widths of queries, keys and values, which one layer of a block computes."""

@@ -1,8 +1,9 @@
 """What models are made of, independently of any framework: here, the shapes of weights and derived parameters.
 
-`layer` has the layers of models, `model` stacks them, and `problem` has what follows from a stack. `data` draws
-weights, tokens and images, and `work` counts FLOPs and bytes. The other modules here compute the layers in each
-framework, and in NumPy for the reference. A model is a folder of its own that calls them from top to bottom.
+`layer` has the layers of models, `model` stacks them, and `problem` has what follows from a stack; `transformer` has
+what follows from one of transformer blocks. `data` draws weights, tokens and images, and `work` counts FLOPs and bytes.
+The other modules here compute the layers in each framework, and in NumPy for the reference. A model is a folder of its
+own that calls them from top to bottom.
 """
 
 import math

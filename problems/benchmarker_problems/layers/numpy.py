@@ -1,7 +1,7 @@
 """Models of layers in NumPy: the functions of the reference, on BLAS, in the type of the weights."""
 
 from benchmarker import Arrays, Case, Data, Mode, Support, Workload, hookimpl
-from benchmarker_problems.layers.problem import Transformer
+from benchmarker_problems.layers.transformer import Transformer
 from benchmarker_problems.steps.numpy import DONE, workload
 
 

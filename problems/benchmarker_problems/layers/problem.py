@@ -2,18 +2,16 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
-from benchmarker import PRECISIONS, Cost, Data, Mode, Precision, Problem, Work
-from benchmarker_problems.attention import Impl
+from benchmarker import PRECISIONS, Cost, Data, Mode, Precision, Problem, UserError, Work
 from benchmarker_problems.layers import Shapes, size_of
 from benchmarker_problems.layers.model import Model
 from benchmarker_problems.layers.reference import Gradients, Weights, cross_entropy
 from benchmarker_problems.layers.work import added, times, update
-from benchmarker_problems.steps import ADAMW, AdamW, Sgd, is_statistic, refuse_without_backward
+from benchmarker_problems.steps import ADAMW, AdamW, Sgd, is_statistic
 from benchmarker_problems.steps.reference import Batch, steps
 
 
@@ -85,7 +83,13 @@ class Layered(Problem):
 
     def refuse(self, mode: Mode) -> None:
         """Refuse in inference what concerns the backward pass."""
-        refuse_without_backward(mode, recompute=self.recompute, microbatches=self.microbatches)
+        if mode != "inference":
+            return
+        needed = "leave it out, or give --mode=forward_backward or training"
+        if self.recompute:
+            raise UserError(f"--recompute needs a backward pass; {needed}")
+        if self.microbatches > 1:
+            raise UserError(f"--microbatches={self.microbatches} needs gradients; {needed}")
 
     def weight_shapes(self) -> Shapes:
         """Return the shape of every weight by name, in order of use; a `kernel` is [inputs, outputs]."""
@@ -118,26 +122,3 @@ class Layered(Problem):
     def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
         """Yield the result; or the loss and the gradient of each weight; or the loss before each update."""
         return steps(data, mode, self.output, self.forward, self.loss_of, self.optimizer())
-
-
-class Transformer(Layered):
-    """A model of layers with attention; a subclass has these options."""
-
-    n_layer: int
-    d_model: int
-    n_head: int
-    impl: Impl
-
-    @property
-    def head_dim(self) -> int:
-        """Width of one head."""
-        return self.d_model // self.n_head
-
-    def forward(
-        self, weights: Weights, batch: Batch, impl: Impl = "einsum"
-    ) -> tuple[np.ndarray, Callable[[np.ndarray], Gradients]]:
-        """Return the result in NumPy, and the function from its gradient to the gradient of each weight."""
-        return Layered.forward(self._with(impl=impl), weights, batch)
-
-    def _with(self, **options: Any) -> Self:
-        return replace(self, **options)

@@ -6,12 +6,12 @@ contexts; that changes the values of a table and no work, and is left out.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
 from benchmarker import Problem, Published, hookimpl
-from benchmarker_problems.decoder import Decoder, Sizes
+from benchmarker_problems.decoder import Decoder
 from benchmarker_problems.generation.language_model import PHASE_FORMULA
 from benchmarker_problems.layers.layer import Layer
 from benchmarker_problems.layers.model import swiglu_mlp
@@ -103,13 +103,13 @@ class Llama(Decoder):
         Published({"size": "cs336-small", "tied_head": True}, _COURSE, parameters=120_945_408),
     )
 
-    sizes: ClassVar[Sizes] = SIZES
-    contexts: ClassVar[Mapping[Any, int]] = CONTEXTS
+    sizes = SIZES
+    contexts = CONTEXTS
     size: Annotated[Size, Meta(description="published size; the eight options below override it")] = "cs336-small"
 
     def own_size(self) -> str:
         """Return L layers, width d, and H heads of queries / of keys and values."""
-        return f"Llama L={self.n_layer} d={self.d_model} H={self.n_head}/{self.n_kv_head} d_ff={self.d_ff}"
+        return f"Llama {self.dimensions_title()}/{self.n_kv_head} d_ff={self.d_ff}"
 
     def mlp(self) -> tuple[Layer, ...]:
         """Return two products with SwiGLU between them."""

@@ -7,13 +7,13 @@ The router is a product in fp32 at least, and its softmax is over the chosen log
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from msgspec import Meta
 
 from benchmarker import Collective, Mode, Problem, Published, Work, hookimpl
-from benchmarker_problems.decoder import Decoder, Sizes
+from benchmarker_problems.decoder import Decoder
 from benchmarker_problems.generation.language_model import PHASE_FORMULA
 from benchmarker_problems.layers import DERIVED, Shapes, fill, linear_shapes
 from benchmarker_problems.layers.layer import Layer
@@ -66,7 +66,19 @@ PREFERENCE = 0.5
 
 
 @dataclass(frozen=True)
-class Moe(Decoder):
+class Routing:
+    """The options of the experts."""
+
+    n_expert: Annotated[int, Meta(ge=2, description="experts of a block, at most d_model")] = DERIVED
+    top_k: Annotated[int, Meta(ge=2, description="experts that a token is sent to")] = DERIVED
+    dispatch: Annotated[Dispatch, Meta(description=DISPATCH_HELP)] = DERIVED
+    capacity_factor: Annotated[
+        float, Meta(gt=0, description="slots of an expert, as a multiple of seq_len·top_k/n_expert; for capacity only")
+    ] = CAPACITY_FACTOR
+
+
+@dataclass(frozen=True)
+class Moe(Decoder, Routing):
     """Mixture of experts: forward only, forward and backward, or training with AdamW.
 
     `inference` returns the logits of every position. The loss is the mean cross-entropy of the next token, without a
@@ -93,17 +105,11 @@ class Moe(Decoder):
     dimensions = (*Decoder.dimensions, "n_expert", "top_k")
     unrepeated = ""
 
-    sizes: ClassVar[Sizes] = SIZES
-    contexts: ClassVar[Mapping[Any, int]] = CONTEXTS
+    sizes = SIZES
+    contexts = CONTEXTS
     size: Annotated[
         Size, Meta(description="size of the model; the eight options below and the experts override it")
     ] = "moe-small"
-    n_expert: Annotated[int, Meta(ge=2, description="experts of a block, at most d_model")] = DERIVED
-    top_k: Annotated[int, Meta(ge=2, description="experts that a token is sent to")] = DERIVED
-    dispatch: Annotated[Dispatch, Meta(description=DISPATCH_HELP)] = DERIVED
-    capacity_factor: Annotated[
-        float, Meta(gt=0, description="slots of an expert, as a multiple of seq_len·top_k/n_expert; for capacity only")
-    ] = CAPACITY_FACTOR
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -126,8 +132,8 @@ class Moe(Decoder):
 
     def own_size(self) -> str:
         """Return L layers, width d, H heads of queries / of keys and values, and E experts of a token / in all."""
-        heads, experts = f"H={self.n_head}/{self.n_kv_head}", f"E={self.top_k}/{self.n_expert}"
-        return f"MoE L={self.n_layer} d={self.d_model} {heads} d_ff={self.d_ff} {experts}"
+        sizes, experts = f"{self.dimensions_title()}/{self.n_kv_head}", f"E={self.top_k}/{self.n_expert}"
+        return f"MoE {sizes} d_ff={self.d_ff} {experts}"
 
     def options_title(self) -> str:
         """Return how tokens reach their experts."""

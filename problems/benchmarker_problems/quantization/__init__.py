@@ -12,22 +12,14 @@ products: the field calls this W8A16 and W4A16. Shapes: I inputs, O outputs, G g
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
-from msgspec import Meta
 
 from benchmarker import PRECISIONS, Precision
 from benchmarker_problems.layers import Shapes
 
 WeightType = Literal["full", "int8", "int4"]
-WeightTypeOption = Annotated[
-    WeightType,
-    Meta(
-        description="weight type of linear layers in a phase: that of --precision (full), or weight-only quantization: "
-        "int8 with a scale per output, int4 with a scale per output and 32 inputs"
-    ),
-]
 
 LARGEST: Mapping[WeightType, int] = {"int8": 127, "int4": 7}
 GROUP = 32

@@ -6,7 +6,7 @@ The modules beside this one do it in each framework, and for the reference.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from benchmarker import FLOATS, MIXED, Mode, UserError
+from benchmarker import FLOATS, MIXED, Mode
 
 DONE: Mapping[Mode, tuple[str, ...]] = {
     "inference": (*FLOATS, *MIXED),
@@ -51,30 +51,11 @@ def is_statistic(name: str) -> bool:
     return name.endswith((".mean", ".var"))
 
 
-RECOMPUTE_HELP = "activation checkpointing: recompute each block in the backward pass"
-MICROBATCHES_HELP = "gradient accumulation: parts into which the batch is split; batch_size is a multiple of it"
-
-
-def refuse_without_backward(mode: Mode, *, recompute: bool, microbatches: int) -> None:
-    """Raise `UserError` if an option that concerns the backward pass is given for inference."""
-    if mode == "inference" and recompute:
-        raise UserError("--recompute needs a backward pass; leave it out, or give --mode=forward_backward or training")
-    if mode == "inference" and microbatches > 1:
-        raise UserError(
-            f"--microbatches={microbatches} needs gradients; leave it out, or give --mode=forward_backward or training"
-        )
-
-
 def step_scopes(scopes: Mapping[str, int], mode: Mode, microbatches: int) -> dict[str, int]:
     """Return how often the scopes of a step run: those of the model and `loss` in each microbatch, `optimizer` once."""
     loss = {} if mode == "inference" else {"loss": 1}
     optimizer = {"optimizer": 1} if mode == "training" else {}
     return {name: microbatches * count for name, count in {**scopes, **loss}.items()} | optimizer
-
-
-def steps_title(*, recompute: bool, microbatches: int) -> str:
-    """Return what a title says of these options; nothing if they have their defaults."""
-    return " recompute" * recompute + f" in {microbatches} parts" * (microbatches > 1)
 
 
 def fixed_loss_scale(terms: int) -> float:

@@ -11,15 +11,13 @@ import numpy as np
 from msgspec import Meta
 
 from benchmarker import Data, Mode, Precision, Problem, Published, Work, hookimpl
-from benchmarker_problems.attention import IMPL_HELP, Impl
-from benchmarker_problems.layers import DERIVED, Shapes, fill, require_multiples
+from benchmarker_problems.layers import DERIVED, Shapes
 from benchmarker_problems.layers.data import draw, labelled_images
 from benchmarker_problems.layers.layer import Attention, Layer, Linear, Moved, Norm, Patches
 from benchmarker_problems.layers.model import Model, Stage, transformer_block
-from benchmarker_problems.layers.problem import Transformer
 from benchmarker_problems.layers.reference import Gradients, Pullback, Weights, gelu
+from benchmarker_problems.layers.transformer import Blocks, Heads, InnerWidth, Transformer, Width
 from benchmarker_problems.layers.work import RowWork
-from benchmarker_problems.steps import MICROBATCHES_HELP, RECOMPUTE_HELP, steps_title
 
 Size = Literal["b16", "l16"]
 SIZES: Mapping[Size, Mapping[str, int]] = {
@@ -57,23 +55,19 @@ class Vit(Transformer):
 
     input = "images"
 
+    sizes = SIZES
+    dimensions = (*Transformer.dimensions, "patch_size")
+    multiples = {**Transformer.multiples, "image_size": "patch_size"}
+
     size: Annotated[Size, Meta(description="published size; the five options below override it")] = "b16"
-    n_layer: Annotated[int, Meta(ge=1, description="transformer blocks")] = DERIVED
-    d_model: Annotated[int, Meta(ge=1, description="width of the model, a multiple of n_head")] = DERIVED
-    n_head: Annotated[int, Meta(ge=1, description="attention heads")] = DERIVED
-    d_ff: Annotated[int, Meta(ge=1, description="width within the MLP; 4·d_model if omitted")] = DERIVED
+    n_layer: Blocks = DERIVED
+    d_model: Width = DERIVED
+    n_head: Heads = DERIVED
+    d_ff: InnerWidth = DERIVED
     patch_size: Annotated[int, Meta(ge=1, description="height and width of a patch in pixels")] = DERIVED
     image_size: Annotated[int, Meta(ge=1, description="height and width of an image, a multiple of patch_size")] = 224
     classes: Annotated[int, Meta(ge=2, description="number of classes")] = CLASSES
     batch_size: Annotated[int, Meta(ge=1, description="images per step")] = 1
-    impl: Annotated[Impl, Meta(description=IMPL_HELP)] = "matmul"
-    recompute: Annotated[bool, Meta(description=RECOMPUTE_HELP)] = False
-    microbatches: Annotated[int, Meta(ge=1, description=MICROBATCHES_HELP)] = 1
-
-    def __post_init__(self) -> None:
-        fill(self, SIZES[self.size])
-        fill(self, {"d_ff": 4 * self.d_model})
-        require_multiples(self, d_model="n_head", image_size="patch_size", batch_size="microbatches")
 
     @property
     def patches(self) -> int:
@@ -90,17 +84,15 @@ class Vit(Transformer):
         """Numbers in a patch."""
         return CHANNELS * self.patch_size**2
 
-    def title(self, mode: Mode) -> str:
-        """Return the size (L layers, width d, H heads, patches of P pixels unless it is published), the mode and B."""
-        sizes = {name: getattr(self, name) for name in SIZES[self.size]}
-        own = f"ViT L={self.n_layer} d={self.d_model} H={self.n_head} P={self.patch_size}"
-        size = NAMES[self.size] if sizes == SIZES[self.size] else own
-        inner = "" if self.d_ff == 4 * self.d_model else f" d_ff={self.d_ff}"
+    def size_title(self) -> str:
+        """Return the size, or its dimensions and patches of P pixels unless it is published, and what differs."""
+        size = NAMES[self.size] if self.is_published() else f"ViT {self.dimensions_title()} P={self.patch_size}"
         classes = "" if self.classes == CLASSES else f" {self.classes} classes"
-        impl = "" if self.impl == Vit.impl else f" {self.impl}"
-        steps = steps_title(recompute=self.recompute, microbatches=self.microbatches)
-        what = mode.replace("forward_backward", "fwd+bwd")
-        return f"{size}{inner}{classes} {what}, B={self.batch_size} {self.image_size}×{self.image_size}{impl}{steps}"
+        return f"{size}{self.inner_title()}{classes}"
+
+    def batch_title(self, mode: Mode) -> str:
+        """Return the mode, B and the size of an image."""
+        return f"{super().batch_title(mode)} {self.image_size}×{self.image_size}"
 
     def model(self) -> Model:
         """Return the layers of a microbatch: of its patches, its tokens, and its images."""
@@ -132,18 +124,8 @@ class Vit(Transformer):
         return Data(weights, labelled_images(self.batch_size, self.image_size, self.classes, rng, batches))
 
     def small(self) -> Self:
-        """Return at most two layers with dimensions that all differ; every fused kernel supports a head size of 16."""
-        return replace(
-            self,
-            n_layer=min(self.n_layer, 2),
-            d_model=48,
-            n_head=3,
-            d_ff=160,
-            patch_size=4,
-            image_size=20,
-            classes=7,
-            batch_size=5 * self.microbatches,
-        )
+        """Return at most two layers with dimensions that all differ."""
+        return replace(super().small(), patch_size=4, image_size=20, classes=7, batch_size=5 * self.microbatches)
 
 
 @dataclass(frozen=True)

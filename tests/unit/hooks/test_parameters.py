@@ -43,6 +43,17 @@ def test_fields_carry_all_that_a_user_needs():
     assert (width.type, width.default, width.help) == ("int", None, "from rows")
 
 
+def test_the_options_of_a_class_are_before_those_of_its_bases():
+    @dataclass(frozen=True)
+    class Wider(Sample):
+        depth: int = 1
+        flip: bool = True
+
+    names = ["depth", "flip", "n_row", "ratio", "kind", "width"]
+    assert parameters.names(Wider) == list(parameters.values(Wider())) == names
+    assert [field.name for field in parameters.fields(Wider)] == names
+
+
 def test_defaults_suit_the_platform_and_what_is_given_wins():
     assert parameters.resolve(Sample, {}, "cpu")["n_row"] == 2
     assert parameters.resolve(Sample, {}, "cuda") == {
