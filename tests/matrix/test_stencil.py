@@ -48,7 +48,7 @@ def test_every_step_writes_into_the_same_memory_and_leaves_the_inputs(framework)
     for number in range(6):
         result = workload.step()
         bench.framework.synchronize(result)
-        places.add(getattr(result, pointer)() if pointer else result.ctypes.data)
+        places.add(getattr(result, pointer)() if pointer else result["v"].ctypes.data)
         np.testing.assert_allclose(workload.outputs(result)["v"], expected[number % 2], rtol=0, atol=2e-6)
     assert len(places) == 1
 
