@@ -10,7 +10,7 @@ from benchmarker_problems.bert import Masked
 from benchmarker_problems.dit import reference as dit
 from benchmarker_problems.layers import layer as layers
 from benchmarker_problems.layers.model import Model, Stage, transformer_block
-from benchmarker_problems.layers.reference import gelu, gelu_tanh, silu
+from benchmarker_problems.layers.reference import gelu, gelu_tanh, relu, silu, tanh
 from benchmarker_problems.layers.work import RowWork
 from benchmarker_problems.moe import Experts, Moe
 from benchmarker_problems.resnet import reference as resnet
@@ -58,7 +58,8 @@ LAYERS = {
     "block with a modulation": (dit.Adapted("m", C, T, {"ln_1": BRANCH}), (B, T, C), IMAGES),
     "norm with a modulation": (dit.Adapted("m", C, T, {"ln_f": ()}), (B, T, C), IMAGES),
     "image of patches": (dit.Joined(2, 3), (B, 4, 9 * 8), {}),
-    "ReLU": (resnet.Relu(), (B, T, C), {}),
+    "ReLU": (layers.Pointwise(None, relu), (B, T, C), {}),
+    "tanh": (layers.Pointwise(None, tanh), (B, T, C), {}),
     "maximum": (resnet.MaxPool("x", 5, 3), (B, 5, 5, 3), {}),
     "mean": (resnet.MeanPool("x", 5, 3), (B, 5, 5, 3), {}),
 }

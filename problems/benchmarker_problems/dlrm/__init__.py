@@ -14,9 +14,10 @@ import numpy as np
 from msgspec import Meta
 
 from benchmarker import PRECISIONS, Arrays, Cost, Data, Mode, Problem, Work, hookimpl
-from benchmarker_problems.dlrm.reference import BAGS, LEARNING_RATE, TABLES, binary_cross_entropy, forward, relu
+from benchmarker_problems.dlrm.reference import BAGS, LEARNING_RATE, TABLES, binary_cross_entropy, forward
 from benchmarker_problems.layers import DERIVED, Shapes, fill, size_of
 from benchmarker_problems.layers.layer import Layer, Linear, Pointwise, parts_of, shapes_of
+from benchmarker_problems.layers.reference import relu
 from benchmarker_problems.layers.work import RowWork, update
 
 Size = Literal["small", "synthetic", "mlperf"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarker_problems.layers.layer import chain
-from benchmarker_problems.layers.reference import Gradients, Plain, Weights
+from benchmarker_problems.layers.reference import Gradients, Weights
 
 if TYPE_CHECKING:
     from benchmarker_problems.dlrm import Dlrm
@@ -46,11 +46,6 @@ def forward(
         return {**d_bottom, **d_top, BAGS: d_vectors_BND[:, 1:]}
 
     return logits_B1[:, 0], pullback
-
-
-def relu(x: np.ndarray) -> tuple[np.ndarray, Plain]:
-    """Return max(x, 0)."""
-    return np.maximum(x, 0), lambda d_y: np.where(x > 0, d_y, 0)
 
 
 def binary_cross_entropy(logits_B: np.ndarray, targets_B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -146,16 +146,19 @@ class Norm(Layer):
 
 @dataclass(frozen=True)
 class Pointwise(Layer):
-    """A function without weights, from so many elements of each row to so many others."""
+    """A function without weights, from so many elements of each row to so many others.
 
-    name: str
+    Without a name, its work belongs to the layer before it.
+    """
+
+    name: str | None
     function: Activation
-    inputs: int
-    outputs: int
+    inputs: int = 0
+    outputs: int = 0
 
     def parts(self, at: RowWork) -> Mapping[str, Work]:
         """Return what is read and written."""
-        return {self.name: at.pointwise(self.inputs, self.outputs)}
+        return {self.name: at.pointwise(self.inputs, self.outputs)} if self.name else {}
 
     def forward(self, x: np.ndarray, weights: Weights) -> tuple[np.ndarray, Pullback]:
         """Return the values of the function."""

@@ -129,7 +129,7 @@ class Model:
     """
 
     stages: tuple[Stage, ...]
-    loss: Stage
+    loss: Stage = Stage(0, ())
     weight_type: WeightType = "full"
 
     def shapes(self) -> Shapes:

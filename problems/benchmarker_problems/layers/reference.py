@@ -80,6 +80,17 @@ def rms_norm(x_C: np.ndarray, weights: Weights, eps: float) -> tuple[np.ndarray,
     return unit_C * scale_C, pullback
 
 
+def relu(x: np.ndarray) -> tuple[np.ndarray, Plain]:
+    """Return max(x, 0)."""
+    return np.maximum(x, 0), lambda d_y: np.where(x > 0, d_y, 0)
+
+
+def tanh(x: np.ndarray) -> tuple[np.ndarray, Plain]:
+    """Return the hyperbolic tangent."""
+    y = np.tanh(x)
+    return y, lambda d_y: d_y * (1 - y**2)
+
+
 def gelu_tanh(x: np.ndarray) -> tuple[np.ndarray, Plain]:
     """Return x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³))), the approximate GELU (Hendrycks and Gimpel, 2016)."""
     slope, cubic = (2 / np.pi) ** 0.5, 0.044715

@@ -3,20 +3,24 @@
 Shapes: B batch, C width.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Self
 
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import FLOATS, PRECISIONS, Arrays, Cost, Data, Mode, Problem, Work, hookimpl
+from benchmarker import FLOATS, Arrays, Data, Mode, Precision, Problem, hookimpl
+from benchmarker_problems.layers.layer import Linear, Pointwise, chain
+from benchmarker_problems.layers.model import Model, Stage
+from benchmarker_problems.layers.problem import Layered
+from benchmarker_problems.layers.reference import tanh
 
 PRECISIONS_DONE: Mapping[Mode, tuple[str, ...]] = dict.fromkeys(("inference", "forward_backward"), FLOATS)
 
 
 @dataclass(frozen=True)
-class Mlp(Problem):
+class Mlp(Layered):
     """Layers one after the other; `forward_backward` adds the gradients of the inputs and of all weights.
 
     With few rows, all that counts is how fast the weights are read, matrix by matrix.
@@ -37,7 +41,7 @@ class Mlp(Problem):
     @property
     def names(self) -> list[str]:
         """Names of the weights, in the order of the layers."""
-        return [f"w_{number}" for number in range(self.layers)]
+        return list(self.weight_shapes())
 
     def title(self, mode: Mode) -> str:
         """Return layers, width and batch: `MLP 8×1024, B=64`."""
@@ -45,25 +49,14 @@ class Mlp(Problem):
         backward = " fwd+bwd" * (mode == "forward_backward")
         return f"MLP {self.layers}×{self.width}, B={self.batch_size}{by_output}{backward}"
 
-    def scopes(self, mode: Mode) -> Mapping[str, int]:
-        """Return the layer, with its tanh."""
-        return {"layer": self.layers}
+    def model(self) -> Model:
+        """Return the layers, each with its tanh in the same scope."""
+        layer = Linear("layer", self.width, self.width, bias=False), Pointwise(None, tanh)
+        return Model((Stage(self.batch_size, layer, self.layers),))
 
-    def cost(self, mode: Mode, precision: str) -> Cost:
-        """Count the products; in the backward pass, each layer has two of the same FLOPs."""
-        item = PRECISIONS[precision].parameter_bytes
-        passes, copies = (1, 1) if mode == "inference" else (3, 2)
-        moved = self.layers * self.width**2 + 2 * self.batch_size * self.width
-        return Cost(passes * 2 * self.batch_size * self.width**2 * self.layers, copies * moved * item, self.batch_size)
-
-    def parts(self, mode: Mode, precision: str) -> Mapping[str, Work]:
-        """Return the layers; the backward pass of each reads inputs, weights and the gradient of its outputs."""
-        item = PRECISIONS[precision].parameter_bytes
-        weight_bytes, rows_bytes = self.width**2 * item, self.batch_size * self.width * item
-        work = Work(2 * self.batch_size * self.width**2, weight_bytes + 2 * rows_bytes, weight_bytes)
-        if mode == "forward_backward":
-            work += Work(2 * work.flops, 2 * weight_bytes + 3 * rows_bytes, 2 * weight_bytes)
-        return {"layer": work * self.layers}
+    def data_bytes(self, mode: Mode, types: Precision) -> int:
+        """Return the bytes of inputs and outputs, with backward also of their gradients."""
+        return (1 if mode == "inference" else 2) * 2 * self.batch_size * self.width * types.parameter_bytes
 
     def data(self, precision: str, rng: np.random.Generator, batches: int) -> Data:
         """Draw from a normal distribution: weights [inputs, outputs] of variance 1 / width, all else of variance 1.
@@ -85,23 +78,17 @@ class Mlp(Problem):
         """Return a chain of at most three layers, of at most 48 inputs and 64 rows."""
         return replace(self, batch_size=min(self.batch_size, 64), width=min(self.width, 48), layers=min(self.layers, 3))
 
+    def reference(self, data: Data, mode: Mode) -> Iterator[Arrays]:
+        """Yield the outputs of `step`: there is no loss, but the gradient of the outputs is given."""
+        return Problem.reference(self, data, mode)
+
     def step(self, weights: Arrays, batch: Arrays, mode: Mode) -> Arrays:
         """Return the outputs, and in `forward_backward` also the gradients of the inputs and of all weights."""
-        inputs, y_BC = {}, batch["x"]
-        for name in self.names:
-            if mode == "forward_backward":
-                inputs[name] = y_BC
-            y_BC = np.tanh(y_BC @ weights[name])
-        outputs = {"y": y_BC}
-        if mode == "forward_backward":
-            gradient_BC = batch["d_y"]
-            for name in reversed(self.names):
-                gradient_BC = gradient_BC * (1 - y_BC**2)
-                y_BC = inputs[name]
-                outputs[f"d_{name}"] = y_BC.T @ gradient_BC
-                gradient_BC = gradient_BC @ weights[name].T
-            outputs["d_x"] = gradient_BC
-        return outputs
+        y_BC, pullback = chain(self.model().stages, batch["x"], weights)
+        if mode == "inference":
+            return {"y": y_BC}
+        d_x_BC, gradients = pullback(batch["d_y"])
+        return {"y": y_BC, "d_x": d_x_BC, **{f"d_{name}": gradient for name, gradient in gradients.items()}}
 
 
 @hookimpl

@@ -18,7 +18,7 @@ from benchmarker_problems.layers.data import labelled_images
 from benchmarker_problems.layers.layer import Linear, Moved
 from benchmarker_problems.layers.model import Model, Stage
 from benchmarker_problems.layers.problem import Layered
-from benchmarker_problems.resnet.reference import Block, Conv, MaxPool, MeanPool, Relu
+from benchmarker_problems.resnet.reference import RELU, Block, Conv, MaxPool, MeanPool
 from benchmarker_problems.steps import DONE, Sgd, is_statistic
 
 Size = Literal["18", "34", "50", "101", "152"]
@@ -165,7 +165,7 @@ class Resnet(Layered):
         """Return the layers, a stage for each block."""
         features, head_size = self.last.outputs, self.last.out_size
         stages = (
-            (self.stem, Relu(), self.stem_pool),
+            (self.stem, RELU, self.stem_pool),
             *((block,) for block in self.residual),
             (MeanPool("pool", head_size, features), Linear("fc", features, self.classes)),
         )

@@ -12,8 +12,8 @@ import numpy as np
 from benchmarker import Work
 from benchmarker_problems.conv.reference import convolve, patches
 from benchmarker_problems.layers import Shapes, norm_shapes
-from benchmarker_problems.layers.layer import Layer, chain, parts_of, shapes_of
-from benchmarker_problems.layers.reference import Gradients, Pullback, Weights, prefixed, select
+from benchmarker_problems.layers.layer import Layer, Pointwise, chain, parts_of, shapes_of
+from benchmarker_problems.layers.reference import Gradients, Pullback, Weights, prefixed, relu, select
 from benchmarker_problems.layers.work import RowWork
 
 NORM_EPS = 1e-5
@@ -89,12 +89,7 @@ class Conv(Layer):
         return y_BXC, pullback
 
 
-class Relu(Layer):
-    """max(x, 0); its work belongs to the normalisation before it."""
-
-    def forward(self, x: np.ndarray, weights: Weights) -> tuple[np.ndarray, Pullback]:
-        """Return the values that are not negative."""
-        return np.maximum(x, 0), lambda d_y: (np.where(x > 0, d_y, 0), {})
+RELU = Pointwise(None, relu)
 
 
 @dataclass(frozen=True)
@@ -120,13 +115,13 @@ class Block(Layer):
 
     def forward(self, x: np.ndarray, weights: Weights) -> tuple[np.ndarray, Pullback]:
         """Return the sum of branch and shortcut where it is positive."""
-        branch = [layer for conv in self.convs for layer in (Relu(), conv)][1:]
+        branch = [layer for conv in self.convs for layer in (RELU, conv)][1:]
         y_BXC, branch_pullback = chain(branch, x, weights)
         short_BXC, short_pullback = chain((self.shortcut,) if self.shortcut else (), x, weights)
-        y_BXC, relu_pullback = Relu().forward(y_BXC + short_BXC, weights)
+        y_BXC, relu_pullback = relu(y_BXC + short_BXC)
 
         def pullback(d_y_BXC: np.ndarray) -> tuple[np.ndarray, Gradients]:
-            d_sum_BXC, _ = relu_pullback(d_y_BXC)
+            d_sum_BXC = relu_pullback(d_y_BXC)
             d_x_BXC, of_branch = branch_pullback(d_sum_BXC)
             d_short_BXC, of_shortcut = short_pullback(d_sum_BXC)
             return d_x_BXC + d_short_BXC, of_branch | of_shortcut
