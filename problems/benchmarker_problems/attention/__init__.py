@@ -3,27 +3,23 @@
 Shapes: B batch, T sequence (t for keys), H heads, D head dimension.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 import numpy as np
 from msgspec import Meta
 
 from benchmarker import PRECISIONS, Arrays, Cost, Data, Mode, Problem, Work, hookimpl
-
-Impl = Literal["einsum", "matmul", "fused"]
-ImplOption = Annotated[
-    Impl,
-    Meta(description="einsum on [B,T,H,D], matmul on transposed [B,H,T,D], or the framework's own fused attention"),
-]
+from benchmarker_problems.layers import ImplOption
+from benchmarker_problems.layers import layer as layers
+from benchmarker_problems.layers.reference import attend, causal_bias
+from benchmarker_problems.layers.work import RowWork
 
 INPUTS: dict[Mode, tuple[str, ...]] = {"inference": ("q", "k", "v"), "forward_backward": ("q", "k", "v", "d_out")}
 """Inputs of a step, by mode."""
 OUTPUTS = ("out", "d_q", "d_k", "d_v")
 """Outputs of a step, in order; without the backward pass, only the first."""
-
-Pullback = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
 
 
 @dataclass(frozen=True)
@@ -55,7 +51,7 @@ class Attention(Problem):
 
     def scopes(self, mode: Mode) -> Mapping[str, int]:
         """Return the two products and the softmax, or one scope if they are fused."""
-        return dict.fromkeys(scopes(self.impl), 1)
+        return dict.fromkeys(self.parts(mode, "fp32"), 1)
 
     def cost(self, mode: Mode, precision: str) -> Cost:
         """Count two products forward; the backward pass has two more of the same size for each."""
@@ -72,16 +68,9 @@ class Attention(Problem):
 
     def parts(self, mode: Mode, precision: str) -> Mapping[str, Work]:
         """Return the work of the two products and of the softmax on the scores, or of one part if they are fused."""
-        item = PRECISIONS[precision].parameter_bytes
-        return parts(
-            self.batch_size,
-            self.heads,
-            self.seq_len,
-            self.head_dim,
-            self.impl,
-            item,
-            backward=mode == "forward_backward",
-        )
+        layer = layers.Attention(self.impl, self.heads, self.heads, self.head_dim, self.seq_len, self.seq_len)
+        stored = PRECISIONS[precision].parameter
+        return layer.parts(RowWork(self.batch_size * self.seq_len, stored, backward=mode == "forward_backward"))
 
     def data(self, precision: str, rng: np.random.Generator, batches: int) -> Data:
         """Draw q, k, v and the gradient of the output from a normal distribution."""
@@ -110,80 +99,6 @@ def define_problem() -> type[Problem]:
     return Attention
 
 
-def scopes(impl: Impl) -> tuple[str, ...]:
-    """Return the names of the parts of attention in an implementation."""
-    return ("attn_fused",) if impl == "fused" else ("attn_q_k", "attn_softmax", "attn_att_v")
-
-
-def parts(
-    batch_size: int,
-    heads: int,
-    seq_len: int,
-    head_dim: int,
-    impl: Impl,
-    item_bytes: int,
-    *,
-    backward: bool,
-) -> dict[str, Work]:
-    """Return the work of the parts of attention in an implementation."""
-    flops = product_flops(batch_size, heads, seq_len, head_dim)
-    rows = batch_size * seq_len * heads * head_dim * item_bytes
-    scores = batch_size * heads * seq_len * seq_len * item_bytes
-    if impl == "fused":
-        return {"attn_fused": part(2 * flops, read=3 * rows, written=rows, backward=backward)}
-    return {
-        "attn_q_k": part(flops, read=2 * rows, written=scores, backward=backward),
-        "attn_softmax": part(0, read=scores, written=scores, backward=backward),
-        "attn_att_v": part(flops, read=scores + rows, written=rows, backward=backward),
-    }
-
-
-def part(flops: int, *, read: int, written: int, backward: bool) -> Work:
-    """Return the work of a part; `read` and `written` are its bytes in the forward pass, including weights.
-
-    The backward pass has two products for each product forward. It reads the inputs and the gradients of the outputs,
-    and writes the gradients of the inputs.
-    """
-    return Work(3 * flops, 3 * read + 2 * written) if backward else Work(flops, read + written)
-
-
 def product_flops(batch_size: int, heads: int, seq_len: int, head_dim: int) -> int:
     """Return the FLOPs of Q·Kᵀ, which are also those of weights·V."""
     return 2 * batch_size * heads * seq_len * seq_len * head_dim
-
-
-def causal_bias(seq_len: int, dtype: type[np.floating]) -> np.ndarray:
-    """Return the mask to add to the scores: −∞ if the key comes after the query, otherwise 0."""
-    return np.triu(np.full((seq_len, seq_len), -np.inf, dtype), k=1)
-
-
-def attend(
-    q_BTHD: np.ndarray, k_BtHD: np.ndarray, v_BtHD: np.ndarray, *, impl: Impl, bias_Tt: np.ndarray | None
-) -> tuple[np.ndarray, Pullback]:
-    """Compute attention in the type of its arguments, and the function from its output's gradient to theirs."""
-    scale = q_BTHD.dtype.type(q_BTHD.shape[-1] ** -0.5)
-    if impl == "einsum":
-        scores_BHTt = np.einsum("BTHD,BtHD->BHTt", q_BTHD * scale, k_BtHD)
-    else:
-        scores_BHTt = (q_BTHD * scale).transpose(0, 2, 1, 3) @ k_BtHD.transpose(0, 2, 3, 1)
-    if bias_Tt is not None:
-        scores_BHTt += bias_Tt
-    scores_BHTt -= scores_BHTt.max(axis=-1, keepdims=True)
-    weights_BHTt = np.exp(scores_BHTt, out=scores_BHTt)
-    weights_BHTt /= weights_BHTt.sum(axis=-1, keepdims=True)
-    if impl == "einsum":
-        out_BTHD = np.einsum("BHTt,BtHD->BTHD", weights_BHTt, v_BtHD)
-    else:
-        out_BTHD = (weights_BHTt @ v_BtHD.transpose(0, 2, 1, 3)).transpose(0, 2, 1, 3)
-
-    def pullback(d_out_BTHD: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        d_weights_BHTt = np.einsum("BTHD,BtHD->BHTt", d_out_BTHD, v_BtHD)
-        carried_BHT1 = (d_weights_BHTt * weights_BHTt).sum(axis=-1, keepdims=True)
-        d_scores_BHTt = weights_BHTt * (d_weights_BHTt - carried_BHT1) * scale
-        return (
-            np.einsum("BHTt,BtHD->BTHD", d_scores_BHTt, k_BtHD),
-            np.einsum("BHTt,BTHD->BtHD", d_scores_BHTt, q_BTHD),
-            np.einsum("BHTt,BTHD->BtHD", weights_BHTt, d_out_BTHD),
-        )
-
-    return out_BTHD, pullback

@@ -12,7 +12,8 @@ from jax import Array
 
 from benchmarker import FLOATS, PRECISIONS, Case, Data, Mode, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
-from benchmarker_problems.attention import INPUTS, OUTPUTS, Attention, Impl, product_flops
+from benchmarker_problems.attention import INPUTS, OUTPUTS, Attention, product_flops
+from benchmarker_problems.layers import Impl
 
 Kernel = Literal["xla", "cudnn"]
 Attend = Callable[[Array, Array, Array], Array]

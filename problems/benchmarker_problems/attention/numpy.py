@@ -1,7 +1,8 @@
 """Attention in NumPy, without a fused kernel."""
 
 from benchmarker import Arrays, Case, Data, Mode, Support, Workload, hookimpl
-from benchmarker_problems.attention import Attention, attend, causal_bias
+from benchmarker_problems.attention import Attention
+from benchmarker_problems.layers.reference import attend, causal_bias
 from benchmarker_problems.steps.numpy import DONE, workload
 
 

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from benchmarker import FLOATS, PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
-from benchmarker_problems.attention import INPUTS, OUTPUTS, Attention, Impl, product_flops
+from benchmarker_problems.attention import INPUTS, OUTPUTS, Attention, product_flops
+from benchmarker_problems.layers import Impl
 
 
 @hookimpl

@@ -13,7 +13,6 @@ import numpy as np
 from msgspec import Meta
 
 from benchmarker import Data, Mode, Precision, Problem, Published, hookimpl
-from benchmarker_problems.attention import Impl
 from benchmarker_problems.dit.reference import (
     FREQUENCIES,
     LATENT_CHANNELS,
@@ -25,7 +24,7 @@ from benchmarker_problems.dit.reference import (
     TimeWaves,
     noise_loss,
 )
-from benchmarker_problems.layers import DERIVED
+from benchmarker_problems.layers import DERIVED, Impl
 from benchmarker_problems.layers.data import draw, labelled_images
 from benchmarker_problems.layers.layer import Attention, Linear, Moved, Patches, Pointwise, chain
 from benchmarker_problems.layers.model import Model, Stage, attention_and_mlp

@@ -15,9 +15,9 @@ from jax import Array
 
 from benchmarker import PRECISIONS, Case, Data, Engine, Workload
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
-from benchmarker_problems.attention import Impl
 from benchmarker_problems.attention.jax import Attend, Kernel, attend, attend_to_rows, fused_kernel
 from benchmarker_problems.generation import PAGE, page_table, step_and_tokens
+from benchmarker_problems.layers import Impl
 from benchmarker_problems.quantization.jax import by_output
 from benchmarker_problems.steps.jax import Weights
 

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from benchmarker import PRECISIONS, Case, Data, Engine, Workload
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
-from benchmarker_problems.attention import Impl
 from benchmarker_problems.attention.torch import Attend, attend, attend_to_rows, causal_bias
 from benchmarker_problems.generation import PAGE, page_table, step_and_tokens
+from benchmarker_problems.layers import Impl
 
 Keys = tuple[Tensor, Tensor]
 """Keys and values of a block: [R, S, D], or pages [pages · heads, 16, D]."""

@@ -8,7 +8,15 @@ own that calls them from top to bottom.
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
+
+Impl = Literal["einsum", "matmul", "fused"]
+ImplOption = Annotated[
+    Impl,
+    Meta(description="einsum on [B,T,H,D], matmul on transposed [B,H,T,D], or the framework's own fused attention"),
+]
 
 Shapes = dict[str, tuple[int, ...]]
 

@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from benchmarker_problems.attention import Impl
 from benchmarker_problems.attention.jax import Attend, Kernel, attend
+from benchmarker_problems.layers import Impl
 
 FEW_ROWS = 16
 """Up to so many rows, XLA's CPU compiler multiplies faster if the weights, stored by output, are the left operand."""

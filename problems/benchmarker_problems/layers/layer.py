@@ -13,14 +13,14 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from benchmarker import Work
-from benchmarker_problems import attention
-from benchmarker_problems.attention import Impl, attend
-from benchmarker_problems.layers import Shapes, linear_shapes, norm_shapes
+from benchmarker_problems.layers import Impl, Shapes, linear_shapes, norm_shapes
 from benchmarker_problems.layers.reference import (
     Activation,
     Gradients,
     Pullback,
     Weights,
+    attend,
+    causal_bias,
     embedding,
     layer_norm,
     linear,
@@ -36,6 +36,9 @@ from benchmarker_problems.layers.reference import (
 from benchmarker_problems.layers.work import RowWork
 
 T = TypeVar("T")
+
+SCORES = ("attn_q_k", "attn_softmax", "attn_att_v", "attn_fused")
+"""Scopes of attention in any implementation: half of their FLOPs are those of Q·Kᵀ."""
 
 
 class Applied(Protocol):
@@ -373,7 +376,7 @@ class Residual(Layer):
 @lru_cache(maxsize=2)
 def causal_mask(seq_len: int, dtype: str) -> np.ndarray:
     """Return the bias of causal attention, which all blocks share."""
-    return attention.causal_bias(seq_len, np.dtype(dtype).type)
+    return causal_bias(seq_len, np.dtype(dtype).type)
 
 
 @lru_cache(maxsize=2)

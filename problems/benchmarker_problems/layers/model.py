@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarker import Work
-from benchmarker_problems import attention
 from benchmarker_problems.layers import Shapes
 from benchmarker_problems.layers.layer import (
+    SCORES,
     Layer,
     Linear,
     Norm,
@@ -30,9 +30,6 @@ from benchmarker_problems.layers.reference import (
 )
 from benchmarker_problems.layers.work import RowWork, added, times
 from benchmarker_problems.quantization import WeightType
-
-SCORES = {*attention.scopes("matmul"), *attention.scopes("fused")}
-"""Scopes of attention in any implementation: half of their FLOPs are those of Q·Kᵀ."""
 
 
 def attention_and_mlp(

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from scipy.special import erf
 
+from benchmarker_problems.layers import Impl
+
 Weights = Mapping[str, np.ndarray]
 Gradients = dict[str, np.ndarray]
 Pullback = Callable[[np.ndarray], tuple[np.ndarray, Gradients]]
@@ -18,6 +20,8 @@ Plain = Callable[[np.ndarray], np.ndarray]
 """The same of a layer without weights."""
 Function = Callable[[np.ndarray], tuple[np.ndarray, Pullback]]
 """A layer with its weights."""
+OfAttention = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
+"""From the gradient of attention's result to those of queries, keys and values."""
 Activation = Callable[[np.ndarray], tuple[np.ndarray, Plain]]
 
 
@@ -152,6 +156,43 @@ def rope(x_BTHD: np.ndarray, cos_Td: np.ndarray, sin_Td: np.ndarray) -> tuple[np
 
     cos_T1d, sin_T1d = (table[:, None].astype(x_BTHD.dtype) for table in (cos_Td, sin_Td))
     return rotated(x_BTHD, sin_T1d), lambda d_y_BTHD: rotated(d_y_BTHD, -sin_T1d)
+
+
+def causal_bias(seq_len: int, dtype: type[np.floating]) -> np.ndarray:
+    """Return the mask to add to the scores: −∞ if the key comes after the query, otherwise 0."""
+    return np.triu(np.full((seq_len, seq_len), -np.inf, dtype), k=1)
+
+
+def attend(
+    q_BTHD: np.ndarray, k_BtHD: np.ndarray, v_BtHD: np.ndarray, *, impl: Impl, bias_Tt: np.ndarray | None
+) -> tuple[np.ndarray, OfAttention]:
+    """Compute attention in the type of its arguments, and the function from its output's gradient to theirs."""
+    scale = q_BTHD.dtype.type(q_BTHD.shape[-1] ** -0.5)
+    if impl == "einsum":
+        scores_BHTt = np.einsum("BTHD,BtHD->BHTt", q_BTHD * scale, k_BtHD)
+    else:
+        scores_BHTt = (q_BTHD * scale).transpose(0, 2, 1, 3) @ k_BtHD.transpose(0, 2, 3, 1)
+    if bias_Tt is not None:
+        scores_BHTt += bias_Tt
+    scores_BHTt -= scores_BHTt.max(axis=-1, keepdims=True)
+    weights_BHTt = np.exp(scores_BHTt, out=scores_BHTt)
+    weights_BHTt /= weights_BHTt.sum(axis=-1, keepdims=True)
+    if impl == "einsum":
+        out_BTHD = np.einsum("BHTt,BtHD->BTHD", weights_BHTt, v_BtHD)
+    else:
+        out_BTHD = (weights_BHTt @ v_BtHD.transpose(0, 2, 1, 3)).transpose(0, 2, 1, 3)
+
+    def pullback(d_out_BTHD: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        d_weights_BHTt = np.einsum("BTHD,BtHD->BHTt", d_out_BTHD, v_BtHD)
+        carried_BHT1 = (d_weights_BHTt * weights_BHTt).sum(axis=-1, keepdims=True)
+        d_scores_BHTt = weights_BHTt * (d_weights_BHTt - carried_BHT1) * scale
+        return (
+            np.einsum("BHTt,BtHD->BTHD", d_scores_BHTt, k_BtHD),
+            np.einsum("BHTt,BTHD->BtHD", d_scores_BHTt, q_BTHD),
+            np.einsum("BHTt,BTHD->BtHD", weights_BHTt, d_out_BTHD),
+        )
+
+    return out_BTHD, pullback
 
 
 def cross_entropy(logits_V: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

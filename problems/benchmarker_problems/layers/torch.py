@@ -12,8 +12,8 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from benchmarker_plugins.frameworks.torch import scope
-from benchmarker_problems.attention import Impl
 from benchmarker_problems.attention.torch import Attend, attend
+from benchmarker_problems.layers import Impl
 
 SOME_ROWS = range(2, 33)
 """Numbers of rows that MKL multiplies faster by packed weights."""

@@ -9,8 +9,7 @@ import numpy as np
 from msgspec import Meta
 
 from benchmarker import Mode
-from benchmarker_problems.attention import Impl, ImplOption
-from benchmarker_problems.layers import fill, require_multiples
+from benchmarker_problems.layers import Impl, ImplOption, fill, require_multiples
 from benchmarker_problems.layers.problem import Layered
 from benchmarker_problems.layers.reference import Gradients, Weights
 from benchmarker_problems.steps.reference import Batch
