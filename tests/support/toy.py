@@ -178,9 +178,8 @@ TOY = {
             def data(self, precision, rng, batches):
                 return Data({}, tuple({"x": rng.standard_normal(2)} for _ in range(batches)))
             def small(self): return self
-            def reference(self, data, mode):
-                for batch in data.batches:
-                    yield {"x": batch["x"]} | {f"x{rank}": batch["x"] + rank for rank in range(1, self.devices)}
+            def step(self, weights, batch, mode):
+                return {"x": batch["x"]} | {f"x{rank}": batch["x"] + rank for rank in range(1, self.devices)}
 
         @hookimpl
         def define_problem():

@@ -24,31 +24,23 @@ def build_workload(framework: TorchFramework, case: Case, data: Data) -> Workloa
     weights = [framework.put(data.weights[name], dtype).requires_grad_(case.mode == "training") for name in ("w", "b")]
     batches = cycle([(framework.put(batch["x"], dtype), framework.put(batch["labels"])) for batch in data.batches])
 
-    def logits(x_BD: Tensor, w_DC: Tensor, b_C: Tensor) -> Tensor:
+    def forward(x_BD: Tensor, labels_B: Tensor, w_DC: Tensor, b_C: Tensor) -> Tensor:
         with scope("logits"):
-            return x_BD @ w_DC + b_C
-
-    def probabilities(x_BD: Tensor, w_DC: Tensor, b_C: Tensor) -> Tensor:
-        logits_BC = logits(x_BD, w_DC, b_C)
+            logits_BC = x_BD @ w_DC + b_C
+        if case.mode == "training":
+            with scope("loss"):
+                return F.cross_entropy(logits_BC, labels_B)
         with scope("softmax"):
             return torch.softmax(logits_BC, dim=1)
 
-    def cross_entropy(x_BD: Tensor, labels_B: Tensor, w_DC: Tensor, b_C: Tensor) -> Tensor:
-        logits_BC = logits(x_BD, w_DC, b_C)
-        with scope("loss"):
-            return F.cross_entropy(logits_BC, labels_B)
-
-    forward = framework.compiled(probabilities, case.compile)
-    loss_of = framework.compiled(cross_entropy, case.compile)
+    compiled = framework.compiled(forward, case.compile)
 
     def inference() -> Tensor:
-        x_BD, _ = next(batches)
         with torch.inference_mode():
-            return forward(x_BD, *weights)
+            return compiled(*next(batches), *weights)
 
     def training() -> Tensor:
-        x_BD, labels_B = next(batches)
-        loss = loss_of(x_BD, labels_B, *weights)
+        loss = compiled(*next(batches), *weights)
         gradients = torch.autograd.grad(loss, weights)
         with torch.no_grad():
             for weight, gradient in zip(weights, gradients, strict=True):
