@@ -13,6 +13,7 @@ from msgspec import Meta
 from benchmarker import PRECISIONS, Arrays, Cost, Data, Mode, Problem, Work, hookimpl
 from benchmarker_problems.layers import ImplOption
 from benchmarker_problems.layers import layer as layers
+from benchmarker_problems.layers.data import normal
 from benchmarker_problems.layers.reference import attend, causal_bias
 from benchmarker_problems.layers.work import RowWork
 
@@ -74,12 +75,8 @@ class Attention(Problem):
 
     def data(self, precision: str, rng: np.random.Generator, batches: int) -> Data:
         """Draw q, k, v and the gradient of the output from a normal distribution."""
-        dtype = np.float64 if precision == "fp64" else np.float32
         shape = (self.batch_size, self.seq_len, self.heads, self.head_dim)
-        names = INPUTS["forward_backward"]
-        return Data(
-            {}, tuple({name: rng.standard_normal(shape, dtype=dtype) for name in names} for _ in range(batches))
-        )
+        return Data({}, normal(dict.fromkeys(INPUTS["forward_backward"], shape), precision, rng, batches))
 
     def small(self) -> Self:
         """Return the same attention with dimensions that all differ; every fused kernel supports D = 16."""

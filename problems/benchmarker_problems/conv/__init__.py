@@ -14,6 +14,7 @@ from msgspec import Meta
 from benchmarker import FLOATS, PRECISIONS, Arrays, Cost, Data, Mode, Problem, hookimpl
 from benchmarker_problems.conv.reference import convolve, out_size
 from benchmarker_problems.layers import DERIVED, fill
+from benchmarker_problems.layers.data import normal
 
 Layout = Literal["channels_first", "channels_last"]
 LAYOUT_HELP = "axis of the channels in memory: NCHW or NHWC, with the kernels to match"
@@ -122,15 +123,8 @@ class Conv(Problem):
 
     def data(self, precision: str, rng: np.random.Generator, batches: int) -> Data:
         """Draw image, kernel and the gradient of the output from a normal distribution, with the channels last."""
-        dtype = np.float64 if precision == "fp64" else np.float32
-        shapes = self.shapes
-        drawn = {"x": shapes["x"], "w": shapes["w"], "d_out": shapes["out"]}
-        return Data(
-            {},
-            tuple(
-                {name: rng.standard_normal(shape, dtype=dtype) for name, shape in drawn.items()} for _ in range(batches)
-            ),
-        )
+        shapes = {"x": self.shapes["x"], "w": self.shapes["w"], "d_out": self.shapes["out"]}
+        return Data({}, normal(shapes, precision, rng, batches))
 
     def small(self) -> Self:
         """Return the same kind of convolution (depthwise, grouped or neither), of few elements and channels."""

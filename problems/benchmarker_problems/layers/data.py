@@ -1,4 +1,4 @@
-"""Initial weights, and tokens and images that can be learned."""
+"""Initial weights, normally distributed inputs, and tokens and images that can be learned."""
 
 from collections.abc import Iterable, Mapping
 
@@ -8,6 +8,16 @@ from benchmarker_problems.layers import Shapes
 
 FOLLOWS = 0.9
 """Share of the tokens that follow the permutation; the others are uniformly random."""
+
+
+def normal(
+    shapes: Mapping[str, tuple[int, ...]], precision: str, rng: np.random.Generator, batches: int
+) -> tuple[Mapping[str, np.ndarray], ...]:
+    """Draw batches of arrays from a normal distribution: float64 for fp64, otherwise float32."""
+    dtype = np.float64 if precision == "fp64" else np.float32
+    return tuple(
+        {name: rng.standard_normal(shape, dtype=dtype) for name, shape in shapes.items()} for _ in range(batches)
+    )
 
 
 def draw(shapes: Shapes, precision: str, rng: np.random.Generator, residuals: int) -> dict[str, np.ndarray]:

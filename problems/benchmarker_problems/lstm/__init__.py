@@ -11,6 +11,7 @@ import numpy as np
 from msgspec import Meta
 
 from benchmarker import FLOATS, PRECISIONS, Arrays, Cost, Data, Mode, Problem, hookimpl
+from benchmarker_problems.layers.data import normal
 from benchmarker_problems.lstm import reference
 
 PRECISIONS_DONE: Mapping[Mode, tuple[str, ...]] = dict.fromkeys(("inference", "forward_backward"), FLOATS)
@@ -70,17 +71,9 @@ class Lstm(Problem):
             name: rng.uniform(-limit, limit, shape).astype(np.float32).astype(dtype)
             for name, shape in self.weight_shapes().items()
         }
-        sizes = {"x": self.input_size, "d_out": self.hidden_size}
-        return Data(
-            weights,
-            tuple(
-                {
-                    name: rng.standard_normal((self.seq_len, self.batch_size, size), dtype=dtype)
-                    for name, size in sizes.items()
-                }
-                for _ in range(batches)
-            ),
-        )
+        places = self.seq_len, self.batch_size
+        shapes = {"x": (*places, self.input_size), "d_out": (*places, self.hidden_size)}
+        return Data(weights, normal(shapes, precision, rng, batches))
 
     def small(self) -> Self:
         """Return at most two layers with dimensions that all differ."""
