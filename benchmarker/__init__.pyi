@@ -35,6 +35,7 @@ from .api.problem import Data as Data
 from .api.problem import Divides as Divides
 from .api.problem import Engine as Engine
 from .api.problem import Generates as Generates
+from .api.problem import HasParameters as HasParameters
 from .api.problem import IsExchange as IsExchange
 from .api.problem import Problem as Problem
 from .api.problem import Published as Published

@@ -17,6 +17,8 @@ class Precision:
     parameter: str
     compute: str
     accumulate: str
+    stated_bound: float | None = None
+    """The bound of a problem that states its own."""
 
     @property
     def lowest(self) -> str:
@@ -56,6 +58,8 @@ class Precision:
         transformer layers, forward and backward, in fp32. There it is below the change in loss (4e-6) that results from
         omitting AdamW's weight decay for two steps. Integers must be exact. A check allows more if `is_short`.
         """
+        if self.stated_bound is not None:
+            return self.stated_bound
         return 0.0 if self.lowest == "int8" else 32 * UNIT_ROUNDOFF[self.accumulate]
 
 

@@ -184,8 +184,6 @@ class Problem(ABC):
     summary: ClassVar[str]
     accelerator: ClassVar[Mapping[str, Any]] = {}
     cost_formula: ClassVar[str]
-    optimizer_numbers: ClassVar[int] = 2
-    """Numbers that the optimizer keeps for each weight in training: AdamW's two moments."""
     published: ClassVar[tuple[Published, ...]] = ()
 
     @abstractmethod
@@ -221,42 +219,13 @@ class Problem(ABC):
         """Raise `UserError` if options make no sense in a mode, such as one that would do nothing there."""
         return
 
-    def parameter_count(self) -> int | None:
-        """Return the number of trained parameters; None for a problem without any."""
-        return None
+    def numerics(self, mode: Mode, precision: str) -> Precision:
+        """Return the types that a precision stands for; some options may make weights or products of another type.
 
-    def weight_bytes(self, precision: str) -> int | None:
-        """Return the bytes of the trained parameters as they are stored; None for a problem without any."""
-        count = self.parameter_count()
-        return None if count is None else count * PRECISIONS[precision].parameter_bytes
-
-    def memory(self, mode: Mode, precision: str) -> Mapping[str, int]:
-        """Return the bytes that a step holds at the same time, by what they hold, as far as there is a formula.
-
-        That is weights, their gradients and the optimizer's state, all of the weights' type; in inference also one
-        batch of inputs and results: all that `cost` moves but the weights. Activations are not in it: which are kept is
-        the framework's choice.
+        Its bound is a relative error at which an output counts as correct in any case. If weights, inputs or factors
+        have a shorter type than the sums, a check allows what rounding them does to the reference. A problem in which
+        this depends on chance states a larger bound, and why.
         """
-        weights = self.weight_bytes(precision) or 0
-        parts = {
-            "weights": weights,
-            "gradients": weights if mode != "inference" else 0,
-            "optimizer state": self.optimizer_numbers * weights if mode == "training" else 0,
-        }
-        if mode == "inference":
-            parts["inputs and results"] = max(0, self.cost(mode, precision).bytes - weights)
-        return {name: count for name, count in parts.items() if count}
-
-    def bound(self, mode: Mode, precision: str) -> float:
-        """Return a relative error at which an output counts as correct in any case.
-
-        If weights, inputs or factors have a shorter type than the sums, a check allows what rounding them does to the
-        reference. A problem in which this depends on chance states a larger bound, and why.
-        """
-        return PRECISIONS[precision].bound
-
-    def types(self, precision: str) -> Precision:
-        """Return the types that a precision stands for; some options may make weights or products of another type."""
         return PRECISIONS[precision]
 
     @abstractmethod
@@ -291,6 +260,38 @@ def in_float64(arrays: Arrays) -> Arrays:
         name: array.astype(wide[kind]) if (kind := array.dtype.kind) in wide else array
         for name, array in arrays.items()
     }
+
+
+class HasParameters(Problem):
+    """A problem with parameters, which training changes."""
+
+    optimizer_numbers: ClassVar[int] = 2
+    """Numbers that the optimizer keeps for each weight in training: AdamW's two moments."""
+
+    @abstractmethod
+    def parameter_count(self) -> int:
+        """Return the number of trained parameters."""
+
+    def weight_bytes(self, precision: str) -> int:
+        """Return the bytes of the trained parameters as they are stored."""
+        return self.parameter_count() * PRECISIONS[precision].parameter_bytes
+
+    def memory(self, mode: Mode, precision: str) -> Mapping[str, int]:
+        """Return the bytes that a step holds at the same time, by what they hold, as far as there is a formula.
+
+        That is weights, their gradients and the optimizer's state, all of the weights' type; in inference also one
+        batch of inputs and results: all that `cost` moves but the weights. Activations are not in it: which are kept is
+        the framework's choice.
+        """
+        weights = self.weight_bytes(precision)
+        parts = {"weights": weights}
+        if mode == "inference":
+            parts["inputs and results"] = max(0, self.cost(mode, precision).bytes - weights)
+        else:
+            parts["gradients"] = weights
+        if mode == "training":
+            parts["optimizer state"] = self.optimizer_numbers * weights
+        return {name: count for name, count in parts.items() if count}
 
 
 @dataclass(frozen=True)
@@ -334,7 +335,7 @@ class IsExchange(Divides):
         return {}
 
 
-class Generates(Problem):
+class Generates(HasParameters):
     """A problem that can generate text, with a cache of what is kept from step to step for every sample."""
 
     @abstractmethod
@@ -369,6 +370,18 @@ class Generates(Problem):
     @abstractmethod
     def logits(self, data: Data, tokens: np.ndarray) -> np.ndarray:
         """Return what the reference computes for the token that follows each of `tokens` [B, T]: [B, T, vocabulary]."""
+
+
+def parameter_count_of(problem: Problem) -> int | None:
+    """Return the number of trained parameters; None for a problem without any."""
+    return problem.parameter_count() if isinstance(problem, HasParameters) else None
+
+
+def memory_of(problem: Problem, mode: Mode, precision: str) -> Mapping[str, int]:
+    """Return the bytes that a step holds at the same time; without parameters, those of inputs and results."""
+    if isinstance(problem, HasParameters):
+        return problem.memory(mode, precision)
+    return {"inputs and results": problem.cost(mode, precision).bytes} if mode == "inference" else {}
 
 
 def divided(problem: Problem, devices: int, parallel: Parallel) -> Problem:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from benchmarker.api.case import CaseRequest, Mode
 from benchmarker.api.errors import UserError
 from benchmarker.api.framework import Device
-from benchmarker.api.problem import Problem
+from benchmarker.api.problem import Problem, memory_of, parameter_count_of
 from benchmarker.hooks import parameters
 from benchmarker.planning.cases import Ability, choose_device, make_case
 
@@ -49,13 +49,13 @@ def needs(problem: Problem, mode: Mode, precision: str) -> Needs:
     """Return what a step needs. Raises `UserError` if the options of the problem make no sense in the mode."""
     problem.refuse(mode)
     cost = problem.cost(mode, precision)
-    memory = dict(problem.memory(mode, precision))
+    memory = dict(memory_of(problem, mode, precision))
     return Needs(
         title=problem.title(mode),
         mode=mode,
         precision=precision,
         params=parameters.values(problem),
-        parameters=problem.parameter_count(),
+        parameters=parameter_count_of(problem),
         samples=cost.samples,
         tokens=cost.tokens,
         flops=cost.flops,

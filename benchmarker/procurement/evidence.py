@@ -85,7 +85,7 @@ def _computed(case: Case) -> dict[str, Any]:
     exchanges = together.collectives(case.mode, case.precision) if isinstance(together, Divides) else ()
     measured, copies = (problem, case.devices) if case.independent else (together, 1)
     cost = asdict(measured.cost(case.mode, case.precision))
-    types = measured.types(case.precision)
+    types = measured.numerics(case.mode, case.precision)
     return {
         "command": command_line(case),
         **{f"cost.{name}": value and value * copies for name, value in cost.items()},
@@ -100,7 +100,7 @@ def bound_of_case(problem: Problem, case: Case) -> Callable[[str], float | None]
     """Return the function from an output's name to its bound in a check; None if it takes too much work to compute."""
     size = problem.small()
     if not PRECISIONS[case.precision].is_short:
-        bound = size.bound(case.mode, case.precision)
+        bound = size.numerics(case.mode, case.precision).bound
         return lambda _: bound
     cost = size.cost(case.mode, case.precision)
     if cost.flops > MOST_FLOPS or cost.bytes > MOST_BYTES:

@@ -107,7 +107,7 @@ def predict(problem: Problem, mode: Mode, precision: str, roof: Roof, memory_byt
         samples_per_s=cost.samples / time_s,
         tokens_per_s=tokens_per_s,
         tokens_per_s_per_user=None if tokens_per_s is None else tokens_per_s / cost.samples,
-        ridge_rows=roof.ridge * ITEM_BYTES[problem.types(precision).parameter] / 2,
+        ridge_rows=roof.ridge * ITEM_BYTES[problem.numerics(mode, precision).parameter] / 2,
         phases=phases,
         fit=_fit(problem, precision, cost.samples, memory_bytes),
     )
@@ -152,7 +152,7 @@ def _whole(problem: Problem, mode: Mode, precision: str, roof: Roof) -> tuple[fl
 
 def _crossover(problem: Problem, mode: Mode, precision: str, roof: Roof) -> int | None:
     """Return the smallest batch size at which a phase is compute-bound; None without one, or without a cache."""
-    if not _cache_bytes(problem, precision):
+    if not isinstance(problem, Generates) or not problem.cache_bytes(precision):
         return None
 
     def is_compute_bound(batch_size: int) -> bool:
@@ -163,15 +163,10 @@ def _crossover(problem: Problem, mode: Mode, precision: str, roof: Roof) -> int 
     return batch if batch <= MOST_BATCH else None
 
 
-def _cache_bytes(problem: Problem, precision: str) -> int:
-    return problem.cache_bytes(precision) if isinstance(problem, Generates) else 0
-
-
 def _fit(problem: Problem, precision: str, samples: int, memory_bytes: float | None) -> Fit | None:
-    weight_bytes, caches = problem.weight_bytes(precision), _cache_bytes(problem, precision)
-    if not (weight_bytes and caches):
+    if not isinstance(problem, Generates) or not (caches := problem.cache_bytes(precision)):
         return None
-    cache_bytes = caches // samples
+    weight_bytes, cache_bytes = problem.weight_bytes(precision), caches // samples
     return Fit(
         weight_bytes=weight_bytes,
         cache_bytes_per_sequence=cache_bytes,

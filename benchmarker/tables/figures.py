@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from benchmarker.api.errors import UserError
 from benchmarker.api.metric import Metric
+from benchmarker.api.problem import parameter_count_of
 from benchmarker.comparing.judge import compare
 from benchmarker.comparing.matching import Match
 from benchmarker.formatting import one_line
@@ -110,7 +111,7 @@ def _metric(record: Record, name: str, derive: Derive) -> Metric:
 def _parameters(case: Case) -> Metric:
     """Return the number of trained parameters of a case, or why it is not known."""
     try:
-        count = parameters.convert(registry.problem(case.problem), case.params).parameter_count()
+        count = parameter_count_of(parameters.convert(registry.problem(case.problem), case.params))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin's mistake costs its counts alone
         return Metric(None, "", "lower", one_line(f"problem.{case.problem}: {error}"))
     return Metric(count, "", "lower", None if count is not None else f"{case.problem} has no trained parameters")

@@ -78,7 +78,7 @@ class Bench:
         """What is known about the device, the types and the software."""
         info: FrameworkInfo = self.hooks.describe_framework()
         device: Device = next(device for device in info.devices if device.platform == self.case.device)
-        precision = self.problem.types(self.case.precision)
+        precision = self.problem.numerics(self.case.mode, self.case.precision)
         return RecordPart(
             device=DeviceInfo(
                 platform=device.platform,

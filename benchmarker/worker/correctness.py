@@ -104,7 +104,7 @@ def compare_gradients(workload: Workload, data: Data, problem: Problem) -> Compa
     if workload.gradients is None:
         raise RuntimeError("it divides a training step, but has no Workload.gradients to check the exchange by")
     exact = next(problem.reference(data, "forward_backward"))
-    bound = problem.bound("forward_backward", "fp64")
+    bound = problem.numerics("forward_backward", "fp64").bound
     return _compared([(exact, gradients) for gradients in workload.gradients()], dict.fromkeys(exact, bound))
 
 
@@ -157,7 +157,7 @@ def bounds_of(
     the same kind, such as all kernels or all biases, have the largest error of any of them in common, and outputs of a
     few numbers that of all outputs. If there are no others, `ROUNDOFFS` are allowed.
     """
-    least, types = problem.bound(case.mode, case.precision), PRECISIONS[case.precision]
+    least, types = problem.numerics(case.mode, case.precision).bound, PRECISIONS[case.precision]
     bounds = {name: least for expected in exact_steps for name in expected}
     if not types.is_short:
         return bounds

@@ -182,7 +182,7 @@ def test_every_weight_shows_in_the_prediction(small, data):
         without = type(data)({**data.weights, name: np.zeros_like(weight)}, data.batches)
         (found,) = small.reference(without, "inference")
         difference = np.linalg.norm(found["prediction"] - exact["prediction"]) / np.linalg.norm(exact["prediction"])
-        assert difference > 200 * small.bound("inference", "fp32"), name
+        assert difference > 200 * small.numerics("inference", "fp32").bound, name
 
 
 def test_every_weight_but_those_of_sigma_has_a_gradient(small, data):

@@ -230,10 +230,10 @@ def test_the_bytes_of_weights_are_those_of_the_arrays(name, weight_type):
 def test_types_and_title_state_the_type_of_the_weights():
     problem = problem_of("gpt2")
     params = problem(phase="decode", weight_type="int4")
-    types = params.types("bf16")
+    types = params.numerics("inference", "bf16")
     assert (types.parameter, types.compute, types.accumulate) == ("int4", "bf16", "fp32")
     assert params.title("inference") == "GPT-2 small decode, B=1 at 128+32 int4 weights"
-    assert problem(phase="decode").types("bf16") == PRECISIONS["bf16"]
+    assert problem(phase="decode").numerics("inference", "bf16") == PRECISIONS["bf16"]
 
 
 @pytest.mark.parametrize("weight_type", INTEGERS)

@@ -113,7 +113,7 @@ def test_outputs_loss_and_gradients_are_those_of_torchvision(name, options, make
         (outputs,) = params.reference(data, mode)
         for each, expected in outputs.items():
             if backward or each in ("logits", "loss"):
-                assert apart(expected, found.pop(each)) < params.bound(mode, precision), each
+                assert apart(expected, found.pop(each)) < params.numerics(mode, precision).bound, each
     assert not found
 
 

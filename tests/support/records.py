@@ -125,7 +125,7 @@ def with_formulas(record: Record) -> Record:
     bound = bound_of_case(problem, case)(record.check.output)
     assert bound is not None
     check = msgspec.structs.replace(record.check, bound=bound)
-    kind = problem.types(case.precision)
+    kind = problem.numerics(case.mode, case.precision)
     types = Types(kind.parameter, kind.compute, kind.accumulate, kind.lowest, {})
     changed = msgspec.structs.replace(record, cost=cost, check=check, types=types, command=command_line(case))
     reasons = {path: record.reasons.get(path, reason(path, case)) for path in nulls(changed)}

@@ -12,6 +12,7 @@ from click.core import ParameterSource
 
 from benchmarker.api.case import MODES, CaseRequest
 from benchmarker.api.errors import UserError
+from benchmarker.api.problem import parameter_count_of
 from benchmarker.cli.display.output import Output, Part, Text, output_options
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.case import case_options
@@ -140,7 +141,7 @@ def _published(kind: type[Problem]) -> list[dict[str, Any]]:
         rows.append(
             {
                 "options": dict(size.options),
-                "parameters": problem.parameter_count(),
+                "parameters": parameter_count_of(problem),
                 "published_parameters": size.parameters,
                 "flops": problem.cost("inference", "fp32").flops,
                 "published_flops": size.flops,

@@ -10,7 +10,19 @@ from typing import Annotated, Literal, Self
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import PRECISIONS, STORED_FLOATS, Arrays, Cost, Data, IsExchange, Mode, Problem, UserError, hookimpl
+from benchmarker import (
+    PRECISIONS,
+    STORED_FLOATS,
+    Arrays,
+    Cost,
+    Data,
+    IsExchange,
+    Mode,
+    Precision,
+    Problem,
+    UserError,
+    hookimpl,
+)
 from benchmarker import Collective as Exchange
 
 PRECISIONS_DONE: Mapping[Mode, tuple[str, ...]] = {"inference": STORED_FLOATS}
@@ -60,9 +72,9 @@ class Collective(IsExchange):
         """Return the exchange, the only part."""
         return {"collective": 1}
 
-    def bound(self, mode: Mode, precision: str) -> float:
-        """Return 0: sums of small whole numbers are exact, in short types as well."""
-        return 0.0
+    def numerics(self, mode: Mode, precision: str) -> Precision:
+        """Return the types with a bound of 0: sums of small whole numbers are exact, in short types as well."""
+        return replace(PRECISIONS[precision], stated_bound=0.0)
 
     def cost(self, mode: Mode, precision: str) -> Cost:
         """Count one exchange, which is one sample."""

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import PRECISIONS, Arrays, Cost, Data, Mode, Problem, Work, hookimpl
+from benchmarker import PRECISIONS, Arrays, Cost, Data, HasParameters, Mode, Precision, Problem, Work, hookimpl
 from benchmarker_problems.dlrm.reference import BAGS, LEARNING_RATE, TABLES, binary_cross_entropy, forward
 from benchmarker_problems.layers import DERIVED, Shapes, fill, size_of
 from benchmarker_problems.layers.layer import Layer, Linear, Pointwise, parts_of, shapes_of
@@ -56,7 +56,7 @@ LARGEST_INDEX = 2**31 - 1
 
 
 @dataclass(frozen=True)
-class Dlrm(Problem):
+class Dlrm(HasParameters):
     """DLRM: forward only, forward and backward, or training with SGD.
 
     `inference` returns the logit of each sample. The loss is the mean binary cross-entropy. The gradient of the tables
@@ -205,15 +205,15 @@ class Dlrm(Problem):
             parts["gradients"] = (size_of(self.mlp_shapes()) + bags) * PRECISIONS[precision].parameter_bytes
         return parts
 
-    def bound(self, mode: Mode, precision: str) -> float:
-        """Return a larger bound for gradients in short types.
+    def numerics(self, mode: Mode, precision: str) -> Precision:
+        """Return the types with a larger bound for gradients in short types.
 
         Where rounding moves the input of a ReLU across zero, a gradient is passed on or not: in bf16 and fp16, a few
         units of the small size, and chance decides which. Measured errors are up to 0.25 (120 draws). A wrong sign or
         factor is still found.
         """
         types = PRECISIONS[precision]
-        return 0.4 if mode == "forward_backward" and types.is_short else types.bound
+        return replace(types, stated_bound=0.4) if mode == "forward_backward" and types.is_short else types
 
     def data(self, precision: str, rng: np.random.Generator, batches: int) -> Data:
         """Draw weights as the authors do, and samples whose clicks can be learned.

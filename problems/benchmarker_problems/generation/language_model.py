@@ -26,7 +26,7 @@ from benchmarker_problems.layers.layer import Attention, Embedding, Layer, Moved
 from benchmarker_problems.layers.model import Model, Stage
 from benchmarker_problems.layers.transformer import Transformer
 from benchmarker_problems.parallel import collectives, divides_batch, refuse_undivided
-from benchmarker_problems.quantization import dequantized, quantized, require_quantizable, types, weight_bytes
+from benchmarker_problems.quantization import dequantized, quantized, require_quantizable, weight_bytes
 
 PHASE_FORMULA = "a --phase: logits of the last token only, attention to the filled cache, and bytes of that"
 
@@ -243,9 +243,12 @@ class LanguageModel(Transformer, Divides, Generation):
         """Return the bytes of the weights as they are stored."""
         return weight_bytes(self.weight_shapes(), self.weight_type, precision)
 
-    def types(self, precision: str) -> Precision:
+    def numerics(self, mode: Mode, precision: str) -> Precision:
         """Return the types of the precision, with that of the weights of linear layers."""
-        return types(self, precision)
+        types = super().numerics(mode, precision)
+        if self.weight_type == "full":
+            return types
+        return replace(types, parameter=self.weight_type, stated_bound=types.bound)
 
     def weights(self, precision: str, rng: np.random.Generator) -> dict[str, np.ndarray]:
         """Draw GPT-2's initial weights, random biases and gains too."""

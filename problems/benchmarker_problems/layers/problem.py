@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from benchmarker import PRECISIONS, Cost, Data, Mode, Precision, Problem, UserError, Work
+from benchmarker import PRECISIONS, Cost, Data, HasParameters, Mode, Precision, UserError, Work
 from benchmarker_problems.layers import Shapes, size_of
 from benchmarker_problems.layers.model import Model
 from benchmarker_problems.layers.reference import Gradients, Weights, cross_entropy
@@ -15,7 +15,7 @@ from benchmarker_problems.steps import ADAMW, AdamW, Sgd, is_statistic
 from benchmarker_problems.steps.reference import Batch, steps
 
 
-class Layered(Problem):
+class Layered(HasParameters):
     """A model of layers: forward only, forward and backward, or training; a subclass may have these as options."""
 
     batch_size: int
@@ -98,10 +98,6 @@ class Layered(Problem):
     def parameter_count(self) -> int:
         """Return the number of weights; what two layers share counts once, and running statistics are no weights."""
         return size_of({name: shape for name, shape in self.weight_shapes().items() if not is_statistic(name)})
-
-    def weight_bytes(self, precision: str) -> int:
-        """Return the bytes of the weights as they are stored."""
-        return self.parameter_count() * PRECISIONS[precision].parameter_bytes
 
     def recomputed_flops(self, *, scores: bool, kept: tuple[str, ...] = ()) -> int:
         """Return the FLOPs that a backward pass repeats in the blocks, but for products that are `kept`.

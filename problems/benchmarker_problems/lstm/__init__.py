@@ -10,7 +10,7 @@ from typing import Annotated, Self
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import FLOATS, PRECISIONS, Arrays, Cost, Data, Mode, Problem, hookimpl
+from benchmarker import FLOATS, PRECISIONS, Arrays, Cost, Data, HasParameters, Mode, Problem, hookimpl
 from benchmarker_problems.layers.data import normal
 from benchmarker_problems.lstm import reference
 
@@ -18,7 +18,7 @@ PRECISIONS_DONE: Mapping[Mode, tuple[str, ...]] = dict.fromkeys(("inference", "f
 
 
 @dataclass(frozen=True)
-class Lstm(Problem):
+class Lstm(HasParameters):
     """The outputs of the last layer at every position; `forward_backward` adds all gradients for a given one of them.
 
     Sequences are stored with their positions first, [T, B, I]. The state before the first position is zero. Each gate

@@ -44,10 +44,12 @@ class Lu(Problem):
         """Return the size, and the type of the factorisation if it is another: `LU n=2048`."""
         return f"LU n={self.n}{' factored in fp32' * (self.factor == 'fp32')}"
 
-    def types(self, precision: str) -> Precision:
-        """Return the types of the precision; factors in fp32 are products of fp32."""
+    def numerics(self, mode: Mode, precision: str) -> Precision:
+        """Return the types of the precision; factors in fp32 are products of fp32, with the error of the precision."""
         types = PRECISIONS[precision]
-        return types if self.factor == "same" else replace(types, compute="fp32", accumulate="fp32")
+        if self.factor == "same":
+            return types
+        return replace(types, compute="fp32", accumulate="fp32", stated_bound=types.bound)
 
     def scopes(self, mode: Mode) -> Mapping[str, int]:
         """Return the factorisation, the triangular solves, and with refinement its residuals."""

@@ -11,12 +11,11 @@ products: the field calls this W8A16 and W4A16. Shapes: I inputs, O outputs, G g
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 
-from benchmarker import PRECISIONS, Precision
+from benchmarker import PRECISIONS
 from benchmarker_problems.layers import Shapes
 
 WeightType = Literal["full", "int8", "int4"]
@@ -38,12 +37,6 @@ def require_quantizable(problem: Any, *widths: str) -> None:
                 f"weight_type={problem.weight_type} needs products of a multiple of {GROUP} inputs, "
                 f"not {name}={getattr(problem, name)}"
             )
-
-
-def types(problem: Any, precision: str) -> Precision:
-    """Return the types that a precision stands for, with that of the weights of linear layers."""
-    given = PRECISIONS[precision]
-    return given if problem.weight_type == "full" else replace(given, parameter=problem.weight_type)
 
 
 def is_quantized(name: str) -> bool:

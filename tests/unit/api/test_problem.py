@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from benchmarker import Cost, Data, IsExchange, Problem, Work
+from benchmarker import Cost, Data, HasParameters, IsExchange, Problem, Work
+from benchmarker.api.problem import memory_of, parameter_count_of
 
 
 @dataclass(frozen=True)
@@ -71,3 +72,24 @@ def test_the_reference_takes_successive_steps_in_float64_and_leaves_the_data_alo
 def test_a_problem_without_a_step_and_a_reference_says_so():
     with pytest.raises(NotImplementedError, match="Sums has neither step nor reference"):
         next(Sums().reference(Data({}, ({},)), "inference"))
+
+
+class Weighing(HasParameters, Sums):
+    """One with five parameters."""
+
+    optimizer_numbers = 3
+
+    def parameter_count(self):
+        return 5
+
+
+def test_memory_follows_from_parameters():
+    assert memory_of(Weighing(), "inference", "fp32") == {"weights": 20, "inputs and results": 20}
+    assert memory_of(Weighing(), "training", "bf16") == {"weights": 10, "gradients": 10, "optimizer state": 30}
+    assert parameter_count_of(Weighing()) == 5
+
+
+def test_without_parameters_a_step_holds_its_inputs_and_results():
+    assert memory_of(Sums(), "inference", "fp32") == {"inputs and results": 40}
+    assert memory_of(Sums(), "training", "fp32") == {}
+    assert parameter_count_of(Sums()) is None

@@ -1,5 +1,5 @@
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 import numpy as np
@@ -62,8 +62,8 @@ class Product(Problem):
     def step(self, weights, batch, mode):
         return {"c": batch["a"] @ batch["b"]}
 
-    def bound(self, mode, precision):
-        return 1e-9
+    def numerics(self, mode, precision):
+        return replace(PRECISIONS[precision], stated_bound=1e-9)
 
     scopes = cost = data = small = None
 
