@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from benchmarker import FLOATS, PRECISIONS, Arrays, Cost, Data, Mode, Problem, hookimpl
 from benchmarker_problems.conv.reference import convolve, out_size
-from benchmarker_problems.layers import DERIVED, fill
+from benchmarker_problems.layers import DERIVED, fill, require_multiples
 from benchmarker_problems.layers.data import normal
 
 Layout = Literal["channels_first", "channels_last"]
@@ -60,9 +60,7 @@ class Conv(Problem):
 
     def __post_init__(self) -> None:
         fill(self, {"image_size": IMAGE_SIZES[self.dims], "padding": self.half_span})
-        for name in ("in_channels", "out_channels"):
-            if getattr(self, name) % self.groups:
-                raise ValueError(f"{name}={getattr(self, name)} is not a multiple of groups={self.groups}")
+        require_multiples(self, in_channels="groups", out_channels="groups")
         if self.out_size < 1:
             raise ValueError(
                 f"the kernel reads across {self.span} elements, but the padded image has "

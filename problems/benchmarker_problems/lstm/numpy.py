@@ -1,17 +1,5 @@
 """LSTM in NumPy: the function of the reference, on BLAS, in the type of the weights."""
 
-from benchmarker import Case, Data, Support, Workload, hookimpl
-from benchmarker_problems.lstm import Lstm
-from benchmarker_problems.steps.numpy import DONE, workload
+from benchmarker_problems.steps.numpy import build_workload, describe_workload
 
-
-@hookimpl
-def describe_workload() -> Support:
-    """Return the types that BLAS supports."""
-    return Support(DONE)
-
-
-@hookimpl
-def build_workload(case: Case, problem: Lstm, data: Data) -> Workload:
-    """Build a step: the outputs of one batch."""
-    return workload(case, data, problem.step)
+__all__ = ["build_workload", "describe_workload"]

@@ -5,10 +5,22 @@ from itertools import cycle
 
 import numpy as np
 
-from benchmarker import Arrays, Case, Data, Mode, Workload
+from benchmarker import Arrays, Case, Data, Mode, Problem, Support, Workload, hookimpl
 
 DONE: Mapping[Mode, tuple[str, ...]] = {"inference": ("fp64", "fp32")}
 """Precisions that BLAS supports."""
+
+
+@hookimpl
+def describe_workload() -> Support:
+    """Return the types that BLAS supports."""
+    return Support(DONE)
+
+
+@hookimpl
+def build_workload(case: Case, problem: Problem, data: Data) -> Workload:
+    """Build a step: that of the problem."""
+    return workload(case, data, problem.step)
 
 
 def workload(case: Case, data: Data, step: Callable[[Arrays, Arrays, Mode], Arrays]) -> Workload:
