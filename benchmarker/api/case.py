@@ -23,6 +23,8 @@ Parallel = Literal["none", "dp", "fsdp", "tp"]
 Scaling = Literal["strong", "weak"]
 """Whether more devices have the same work in total, or each of them."""
 Profiling = Literal["no", "yes", "separable"]
+Cache = Literal["hot", "rotate"]
+"""Whether steps find their inputs in a cache, or in memory as new data would be."""
 
 MODES: tuple[Mode, ...] = ("inference", "forward_backward", "training")
 EXECUTIONS = ("eager", "compiled")
@@ -55,6 +57,16 @@ class Measuring(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     seconds: Annotated[
         Time, Meta(description="maximum duration of the timed part, unless --power-min requires more")
     ] = 30.0
+    #: null for what the problem declares; which it was, and with how many sets, is in `inputs`
+    cache: Annotated[
+        Cache | None,
+        NULL_IS_AN_ANSWER,
+        Meta(
+            description="inputs of successive steps. rotate: as many sets as it takes for none to stay in the "
+            "last-level cache; hot: one set, always in place",
+            extra={"default": "rotate for kernels, four sets for models"},
+        ),
+    ] = None
     median_precision: Annotated[
         Annotated[float, Meta(gt=0, le=1)] | None,
         NULL_IS_AN_ANSWER,

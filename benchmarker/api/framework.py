@@ -16,14 +16,16 @@ from benchmarker.api.errors import UserError
 class Device:
     """A device that a framework reports, and the precisions that the framework supports on it.
 
-    Power sensors are matched to the device by its `uuid` or its PCI address (`0000:65:00.0`). `count` is the number of
-    such devices that the framework sees; None stands for a processor, which can be divided into any number.
+    Power sensors are matched to the device by its `uuid` or its PCI address (`0000:65:00.0`). `cache_bytes` is the size
+    of the last-level cache; that of a processor is known without the framework. `count` is the number of such devices
+    that the framework sees; None stands for a processor, which can be divided into any number.
     """
 
     platform: str
     name: str
     precisions: tuple[str, ...]
     memory_bytes: int | None = None
+    cache_bytes: int | None = None
     uuid: str | None = None
     pci: str | None = None
     count: int | None = 1

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from benchmarker.api.case import Mode, Parallel
+from benchmarker.api.case import Cache, Mode, Parallel
 from benchmarker.api.errors import UserError
 from benchmarker.api.precision import PRECISIONS, Precision
 
@@ -113,7 +113,7 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """Weights by name, and several distinct input batches, as NumPy arrays on the host."""
+    """Weights by name, and several input batches, each at another place in memory, as NumPy arrays on the host."""
 
     weights: Mapping[str, np.ndarray]
     batches: tuple[Mapping[str, np.ndarray], ...]
@@ -127,7 +127,7 @@ Token = Literal["first", "next"]
 class Workload:
     """A case that is ready to run: weights and inputs are on the device.
 
-    `step` runs one unsynchronised step on the next of the distinct batches, and does nothing else. `outputs`
+    `step` runs one unsynchronised step on the next of the batches, in turns, and does nothing else. `outputs`
     copies the result of a step to the host, under the names that `Problem.reference` uses. `recomputed_flops` is
     the forward work of a step that the implementation repeats in its backward pass. `verify` returns why the result
     of a step is wrong, or None; it is called at full size, where the reference would take too long, after timing.
@@ -185,6 +185,8 @@ class Problem(ABC):
     accelerator: ClassVar[Mapping[str, Any]] = {}
     cost_formula: ClassVar[str]
     published: ClassVar[tuple[Published, ...]] = ()
+    cache: ClassVar[Cache | None] = None
+    """Where steps find their inputs unless `--cache` says it; None: in four batches, which weights often exceed."""
 
     @abstractmethod
     def scopes(self, mode: Mode) -> Mapping[str, int]:

@@ -104,6 +104,21 @@ def executions(cases: Iterable[Case]) -> str:
     return f"{one} against {other}" + (f": add --compile for {', '.join(able)}" if able else "")
 
 
+def caches(records: Iterable[Record]) -> str:
+    """Report where steps found their inputs, in cases whose data would fit into the last-level cache; else empty."""
+    told = set()
+    for record in records:
+        inputs, cost, cache_bytes = record.inputs, record.cost, (record.device and record.device.cache_bytes) or 0
+        if inputs and inputs.cache and cost and cost.bytes < cache_bytes:
+            if inputs.cache == "hot":
+                told.add("stay in place: steps read them from the cache")
+            elif inputs.sets * inputs.set_bytes > cache_bytes:
+                told.add("rotate: steps read them from memory")
+            else:
+                told.add("rotate through too few sets to leave the cache")
+    return f"data smaller than the last-level cache; inputs {', or '.join(sorted(told))}" if told else ""
+
+
 def doubts(groups: Sequence[Sequence[Record]]) -> dict[str, str]:
     """Return what makes one side doubtful, whatever the other is, by kind; a group holds the trials of one case."""
     by_kind = {}

@@ -49,6 +49,20 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def last_cache_bytes(folder: Path = _CPU_SYSFS) -> int | None:
+    """Return the bytes of all last-level caches together, as Linux reports them; None if it does not."""
+    caches: dict[tuple[int, str], int] = {}
+    for index in folder.glob("cpu[0-9]*/cache/index[0-9]*"):
+        try:
+            level = int((index / "level").read_text())
+            size = (index / "size").read_text().strip()
+            caches[level, (index / "shared_cpu_list").read_text()] = int(size.removesuffix("K")) * 1024
+        except (OSError, ValueError):
+            continue
+    last = max((level for level, _ in caches), default=0)
+    return sum(size for (level, _), size in caches.items() if level == last) or None
+
+
 def restriction(machine: Machine) -> str | None:
     """Return which part of the machine's logical cores a trial could use, in words; None if it could use all."""
     cpu, quota = machine.cpu, machine.cpu_quota_cores
@@ -172,6 +186,7 @@ def _cpu() -> Cpu:
         physical_cores=psutil.cpu_count(logical=False),
         logical_cores=os.cpu_count() or 1,
         usable_cores=usable_cores(),
+        cache_bytes=last_cache_bytes(),
         smt=None if smt is None else smt == "1",
         governor=_read(_CPU_SYSFS / "cpu0/cpufreq/scaling_governor"),
         frequency_max_MHz=None if frequency is None else int(frequency) / 1000,

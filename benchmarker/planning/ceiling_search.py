@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product, zip_longest
-from pathlib import Path
 from statistics import fmean, median
 from typing import NamedTuple
 
@@ -21,6 +20,7 @@ from benchmarker.api.case import Case, Measuring
 from benchmarker.api.precision import PRECISIONS
 from benchmarker.hooks import registry
 from benchmarker.hooks.cases import Cases
+from benchmarker.machine.description import last_cache_bytes
 from benchmarker.planning import build, estimate
 from benchmarker.planning.factors import Settings
 from benchmarker.records.ceilings import MATVEC_ROWS, SMALL, Ceiling, Method, Resource, key_of
@@ -54,8 +54,8 @@ SMALL_WIDTH = 1024
 """Rows and columns of a small matrix of weights."""
 CACHES = 4
 """An array is at least this many times as large as all last-level caches together: the rule of STREAM (McCalpin)."""
-ARRAYS = 12
-"""The arrays of a triad in a worker: b and c of each of four batches, a before and after a step, and two on the host.
+ARRAYS = 9
+"""The arrays of a triad in a worker: a, b and c of two sets, a before and after a step, and two on the host.
 
 Together they take at most half of the memory. A virtual machine may report the whole cache of its host.
 """
@@ -268,23 +268,9 @@ def _beyond_caches(case: Case) -> int:
     """Bytes that do not fit into the last-level caches of a case's device, unless that is more than memory allows."""
     if case.device != "cpu":
         return ACCELERATOR_ARRAY_BYTES
-    return max(LEAST_ARRAY_BYTES, min(CACHES * last_cache_bytes(), memory_bytes() // (2 * ARRAYS)))
+    return max(LEAST_ARRAY_BYTES, min(CACHES * (last_cache_bytes() or 0), memory_bytes() // (2 * ARRAYS)))
 
 
 def memory_bytes() -> int:
     """Bytes of the machine's memory."""
     return int(psutil.virtual_memory().total)
-
-
-def last_cache_bytes(folder: Path = Path("/sys/devices/system/cpu")) -> int:
-    """Bytes of all last-level caches together, as Linux reports them; 0 if it does not."""
-    caches: dict[tuple[int, str], int] = {}
-    for index in folder.glob("cpu[0-9]*/cache/index[0-9]*"):
-        try:
-            level = int((index / "level").read_text())
-            size = (index / "size").read_text().strip()
-            caches[level, (index / "shared_cpu_list").read_text()] = int(size.removesuffix("K")) * 1024
-        except (OSError, ValueError):
-            continue
-    last = max((level for level, _ in caches), default=0)
-    return sum(size for (level, _), size in caches.items() if level == last)

@@ -155,8 +155,9 @@ def unmeasured(plan: Plan, records: Iterable[Record]) -> list[int]:
 
 def probe(case: Case) -> Case:
     """The case with the shortest measurement that shows how long it takes."""
-    measuring = Measuring(warmup_steps=1, blocks=3, seconds=5.0, timeout_s=case.measuring.timeout_s, power="none")
-    return msgspec.structs.replace(case, measuring=measuring)
+    timeout_s, cache = case.measuring.timeout_s, case.measuring.cache
+    short = Measuring(warmup_steps=1, blocks=3, seconds=5.0, timeout_s=timeout_s, cache=cache, power="none")
+    return msgspec.structs.replace(case, measuring=short)
 
 
 def expected_s(case: Case, record: Record, like: Iterable[Record] = ()) -> float:

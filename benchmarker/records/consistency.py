@@ -15,12 +15,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarker.formatting import si
+from benchmarker.records.record import sets_of_rotation
 from benchmarker.stats.median_interval import MIN_BLOCKS_FOR_INTERVAL, median_half_width
 
 if TYPE_CHECKING:
     from benchmarker.records.energy import Energy, SensorEnergy
     from benchmarker.records.profile import Trace
-    from benchmarker.records.record import Blocks, Record
+    from benchmarker.records.record import Blocks, Inputs, Record
 
 CLOCK_S = 1e-3
 """Two clocks of a process may differ by this much, s."""
@@ -53,6 +54,7 @@ def contradictions(record: Record) -> list[Contradiction]:
         ("the outcome is not that of the stages", _result(record)),
         ("duet and order of blocks do not agree", _design(record)),
         ("the preheat is not as requested", _preheat(record)),
+        ("the inputs are not as requested", _inputs(record, record.inputs) if record.inputs else ()),
         ("ids, time, device or threads do not agree", _identity(record)),
         ("blocks do not fill the timed part", _blocks(record, blocks) if blocks else ()),
         ("blocks are not those of the slowest rank", _ranks(record, blocks) if blocks else ()),
@@ -172,6 +174,19 @@ def _stop(record: Record, blocks: Blocks) -> Iterator[str]:
             yield f"{told}, but the interval is ±{half:.3g} of the median, and ±{wanted:.3g} was requested"
 
 
+def _inputs(record: Record, inputs: Inputs) -> Iterator[str]:
+    """The sets of inputs are as requested, and a rotation that nothing limits has as many as it takes."""
+    asked, device = record.case.measuring.cache, record.device
+    if asked not in (None, inputs.cache):
+        yield f"its inputs are {inputs.cache!r}, but cache={asked} was requested"
+    if inputs.cache == "hot" and inputs.sets > 1:
+        yield f"its inputs are 'hot', but there are {inputs.sets} sets"
+    if inputs.cache == "rotate" and inputs.limited_by is None and device and device.cache_bytes and inputs.set_bytes:
+        wanted = sets_of_rotation(device.cache_bytes, inputs.set_bytes)
+        if inputs.sets != wanted:
+            yield f"its inputs rotate through {inputs.sets} sets, but it takes {wanted} to leave the cache"
+
+
 def _preheat(record: Record) -> Iterator[str]:
     preheat, measuring = record.preheat, record.case.measuring
     if preheat is None:
@@ -196,7 +211,7 @@ def _result(record: Record) -> Iterator[str]:
     if record.status == "ok":
         if check and not check.ok:
             yield "it succeeded, but its check did not"
-        for name in ("device", "check", "build_s", "compile_s", "preheat", "cost"):
+        for name in ("device", "check", "inputs", "build_s", "compile_s", "preheat", "cost"):
             if getattr(record, name) is None:
                 yield f"it succeeded, but has no {name}"
     elif record.error and record.error.kind == "skipped" and (record.blocks or record.harness.stages_s):

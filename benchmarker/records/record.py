@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 from msgspec import Meta, Struct
 
-from benchmarker.api.case import Case
+from benchmarker.api.case import Cache, Case
 from benchmarker.api.fields import NULL_IS_AN_ANSWER, Count, Positive, declared_reasons, null_because
 from benchmarker.api.launcher import Allocation
 from benchmarker.records.energy import Conditions, Energy, MeterReport
@@ -149,6 +149,31 @@ class Local(Struct, frozen=True, forbid_unknown_fields=True):
     alone_ns: list[Positive]
 
 
+SetLimit = Literal["memory", "number", "unknown_cache"]
+
+
+class Inputs(Struct, frozen=True, forbid_unknown_fields=True):
+    """The sets of inputs that the steps take in turns, each at another place in the memory of the device."""
+
+    #: `rotate`: as many as it takes for none to stay in the last-level cache; `hot`: one; null: a few, as the problem
+    #: declares neither
+    cache: Annotated[Cache | None, NULL_IS_AN_ANSWER]
+    sets: Positive  #: number of sets
+    set_bytes: Count  #: bytes of one set on a device
+    #: why `rotate` has fewer sets than ceil(5 · `device.cache_bytes` / `set_bytes`) + 1: they would take over a quarter
+    #: of the available memory of the host or the device (`memory`), are more than 4,096 (`number`), or the size of
+    #: the cache is not known (`unknown_cache`); null if it has as many
+    limited_by: Annotated[SetLimit | None, NULL_IS_AN_ANSWER] = None
+
+
+def sets_of_rotation(cache_bytes: int, set_bytes: int) -> int:
+    """Return how many sets of inputs leave none in a cache when its turn comes: the others fill the cache five times.
+
+    Source: `bench_gpu_time` of FlashInfer.
+    """
+    return -(-5 * cache_bytes // set_bytes) + 1
+
+
 class Types(Struct, frozen=True, forbid_unknown_fields=True):
     """The number types of the precision, and the framework's settings as read back from it."""
 
@@ -171,6 +196,8 @@ class DeviceInfo(Struct, frozen=True, forbid_unknown_fields=True):
     pci: Annotated[str | None, null_because("{case.framework} reports none for {case.device}")]
     #: memory, as the framework reports it
     memory_bytes: Annotated[Count | None, null_because("{case.framework} reports none for {case.device}")]
+    #: last-level cache: of a GPU its L2 cache, as the framework reports it; of a processor as in `machine.cpu`
+    cache_bytes: Annotated[Count | None, null_because("nothing reports its size for {case.device} in {case.framework}")]
 
 
 class Cpu(Struct, frozen=True, forbid_unknown_fields=True):
@@ -181,6 +208,8 @@ class Cpu(Struct, frozen=True, forbid_unknown_fields=True):
     logical_cores: Count  #: hardware threads
     usable_cores: Count  #: hardware threads that the process may run on
     smt: Annotated[bool | None, null_because("the operating system does not report it")]  #: whether SMT is active
+    #: all last-level caches together
+    cache_bytes: Annotated[Count | None, null_because("the operating system does not report it")]
     #: frequency governor of core 0
     governor: Annotated[str | None, null_because("the operating system shows no frequency governor")]
     #: maximum frequency of core 0
@@ -315,6 +344,7 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     device: Annotated[DeviceInfo | None, NOT_REACHED]  #: the device that was measured
     #: the number types that `case.precision` stands for, with the options of the case
     types: Annotated[Types | None, NOT_REACHED]
+    inputs: Annotated[Inputs | None, NOT_REACHED]  #: the sets of inputs that the steps take in turns
     #: time to draw weights and inputs, put them on the device, and build the workload
     build_s: Annotated[Seconds | None, NOT_REACHED]
     #: time of the first step, including compilation, until its result is available

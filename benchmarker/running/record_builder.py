@@ -203,6 +203,7 @@ class RecordBuilder:
 _MEASURED = (
     "device",
     "types",
+    "inputs",
     "build_s",
     "compile_s",
     "check",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from benchmarker.comparing.diagnosis import doubts, executions, threads
+from benchmarker.comparing.diagnosis import caches, doubts, executions, threads
 from benchmarker.comparing.formatting import DOUBTS, likely, measure, percent, unit
 from benchmarker.formatting import count, part
 from benchmarker.hooks import parameters, registry
@@ -54,9 +54,9 @@ def notes_on(grid: Grid, values: Sequence[Measured], rules: Rules, *, intervals:
                 notes.setdefault(note, []).append(what)
         found += [f"{about}{' and '.join(kinds)}: {note}" for note, kinds in notes.items()]
     found += _on_others(grid)
-    found += filter(
-        None, [executions(records[0].case for records in grid.cells.values()), threads(list(grid.cells.values()))]
-    )
+    trials = list(grid.cells.values())
+    every = [record for records in trials for record in records]
+    found += filter(None, [executions(records[0].case for records in trials), threads(trials), caches(every)])
     for note, places in _on_cells(grid, values).items():
         found.append(f"{_places(grid, places)}: {note}")
     return found

@@ -101,7 +101,7 @@ def _trace(group: Group, stages: Stages) -> bool:
     """Profile all ranks; each writes its file when the last step has ended."""
     measuring = group.bench.case.measuring
     with stages("build"):
-        group.gather(RankRunner.build)
+        group.build()
     with stages("warm-up"):
         for _ in range(measuring.warmup_steps + 1):
             group.stepper.block(1)

@@ -5,22 +5,31 @@ from __future__ import annotations
 import os
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+import psutil
 
 from benchmarker.api.case import Case, Mode
 from benchmarker.api.errors import UserError
 from benchmarker.api.framework import Device, Framework, FrameworkInfo, ProcessGroup, StepMarker
+from benchmarker.api.precision import PRECISIONS
 from benchmarker.api.problem import Data, Problem, Workload, divided
 from benchmarker.hooks import parameters, registry
-from benchmarker.machine.description import usable_cores
-from benchmarker.records.record import DeviceInfo, Types
+from benchmarker.machine.description import last_cache_bytes, usable_cores
+from benchmarker.records.record import DeviceInfo, Inputs, SetLimit, Types, sets_of_rotation
 from benchmarker.worker.correctness import drawn
 from benchmarker.worker.protocol import RecordPart
 
+if TYPE_CHECKING:
+    import numpy as np
+
 BATCHES = 4
-"""Distinct input batches that a workload cycles through, so that the data does not stay in a cache."""
+"""Batches of inputs that are drawn. That steps take them in turns does not keep small ones out of a cache."""
+MOST_SETS = 2**12
+"""Most sets of a rotation: each is an object of the framework too, which takes time to make."""
+MEMORY_DIVISOR = 4
+"""Share of the available memory that sets may take: on a CPU, they are there twice, as NumPy's and the framework's."""
 MODULES = "LOADEDMODULES"
 """Where Environment Modules and Lmod list the modules that are loaded."""
 
@@ -68,6 +77,30 @@ class Bench:
         """Weights and inputs from the case's seed, of its problem at a size."""
         return drawn(problem, precision or self.case.precision, self.case.seed, batches)
 
+    def draw(self) -> tuple[Data, Inputs]:
+        """Draw weights and inputs at full size; tells how many sets of inputs steps are to take in turns."""
+        case, cache = self.case, self.case.measuring.cache or self.problem.cache
+        data = self.data(self.problem, 1 if cache == "hot" else BATCHES)
+        item_bytes = PRECISIONS[case.precision].parameter_bytes
+        whole_bytes = sum(_stored_bytes(array, item_bytes) for array in data.batches[0].values())
+        is_divided = case.devices > 1 and not case.independent and case.parallel != "tp"
+        set_bytes = whole_bytes // (case.devices if is_divided else 1)
+        inputs = Inputs(cache, len(data.batches), set_bytes)
+        if cache != "rotate" or not set_bytes:
+            return data, inputs
+        device = self.describe().device
+        assert isinstance(device, DeviceInfo)
+        if device.cache_bytes is None:
+            return data, msgspec.structs.replace(inputs, limited_by="unknown_cache")
+        memory_bytes = psutil.virtual_memory().available // case.ranks_per_node
+        if device.memory_bytes is not None and case.device != "cpu":
+            memory_bytes = min(memory_bytes, device.memory_bytes)
+        wanted = sets_of_rotation(device.cache_bytes, set_bytes)
+        most = max(1, memory_bytes // (MEMORY_DIVISOR * whole_bytes))
+        sets = min(wanted, most, MOST_SETS)
+        limited_by: SetLimit | None = None if sets == wanted else "memory" if sets == most else "number"
+        return data, Inputs(cache, sets, set_bytes, limited_by)
+
     def build(self, problem: Problem, data: Data, precision: str | None = None) -> Workload:
         """The workload of this case at a size of its problem; another precision than its own takes `Framework.fp64`."""
         case = msgspec.structs.replace(self.case, precision=precision or self.case.precision)
@@ -86,6 +119,7 @@ class Bench:
                 uuid=device.uuid,
                 pci=device.pci,
                 memory_bytes=device.memory_bytes,
+                cache_bytes=last_cache_bytes() if device.platform == "cpu" else device.cache_bytes,
             ),
             types=Types(
                 parameter=precision.parameter,
@@ -129,6 +163,18 @@ def open_bench(
             params=parameters.resolve(kind, options, device),
         )
     )
+
+
+def with_sets(data: Data, sets: int) -> Data:
+    """Return the data with so many sets of inputs: those that were drawn, then copies of them at other places."""
+    drawn = data.batches[:sets]
+    copied = (drawn[number % len(drawn)] for number in range(len(drawn), sets))
+    return Data(data.weights, (*drawn, *({name: array.copy() for name, array in one.items()} for one in copied)))
+
+
+def _stored_bytes(array: np.ndarray, item_bytes: int) -> int:
+    """Return the bytes of an array on the device, where each real number of it takes `item_bytes`."""
+    return array.size * item_bytes * {"f": 1, "c": 2}.get(array.dtype.kind, 0) or array.nbytes
 
 
 def _variables(names: tuple[str, ...]) -> dict[str, str]:

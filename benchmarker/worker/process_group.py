@@ -26,14 +26,14 @@ import msgspec
 from msgspec import Struct
 
 from benchmarker.api.framework import StepMarker
-from benchmarker.api.problem import Divides, Workload
+from benchmarker.api.problem import Data, Divides, Workload
 from benchmarker.formatting import one_line
 from benchmarker.machine import counters
 from benchmarker.machine.counters import Snapshot
 from benchmarker.power.sampler_client import Gauge, SamplerClient
-from benchmarker.records.record import Memory, Rank
+from benchmarker.records.record import Inputs, Memory, Rank
 from benchmarker.worker import timing
-from benchmarker.worker.bench import BATCHES, Bench
+from benchmarker.worker.bench import Bench, with_sets
 from benchmarker.worker.channel import Channel
 from benchmarker.worker.correctness import TRAINING_STEPS, Compared, compare, compare_gradients
 from benchmarker.worker.parent import Stages
@@ -57,6 +57,7 @@ class RankRunner:
     def __init__(self, bench: Bench, samplers: SamplerClient, rank: int = 0) -> None:
         self._bench = bench
         self._samplers = samplers
+        self._data: Data | None = None
         self._workload: Workload | None = None
         self._stack = ExitStack()
         self._mark: StepMarker = nullcontext
@@ -90,9 +91,16 @@ class RankRunner:
         with bench.framework.fp64():
             return compare_gradients(bench.build(size, data, "fp64"), data, size)
 
-    def build(self) -> int:
-        """Build the workload; returns the FLOPs that it recomputes."""
-        self._workload = self._bench.build(self._bench.problem, self._bench.data(self._bench.problem, BATCHES))
+    def draw(self) -> Inputs:
+        """Draw weights and inputs; returns how many sets of inputs this rank would take in turns."""
+        self._data, inputs = self._bench.draw()
+        return inputs
+
+    def build(self, sets: int) -> int:
+        """Build the workload with so many sets of the inputs that are drawn; returns the FLOPs that it recomputes."""
+        assert self._data is not None
+        data, self._data = with_sets(self._data, sets), None
+        self._workload = self._bench.build(self._bench.problem, data)
         return self._workload.recomputed_flops
 
     def block(self, steps: int) -> int:
@@ -217,6 +225,11 @@ class Group:
         own = method(self.runner, *args, **kwargs)
         others = [self._channel.receive(rank) for rank in range(1, self.size)]
         return [own, *(msgspec.convert(other, _result(method)) for other in others)]
+
+    def build(self) -> tuple[Inputs, int]:
+        """Build the workload in every rank with as many sets of inputs; returns these, and the recomputed FLOPs."""
+        fewest = min(self.gather(RankRunner.draw), key=lambda inputs: inputs.sets)
+        return fewest, sum(self.gather(RankRunner.build, fewest.sets))
 
     def _serve(self) -> bool:
         """Run the methods that rank 0 names until it ends the trial."""

@@ -24,6 +24,7 @@ from benchmarker.records.record import (
     CostPart,
     DeviceInfo,
     Failure,
+    Inputs,
     Interference,
     Local,
     Memory,
@@ -119,6 +120,7 @@ class RecordPart(_Event, frozen=True, kw_only=True):
     libraries: dict[str, str] | UnsetType = UNSET
     variables: dict[str, str] | UnsetType = UNSET
     threads: Count | UnsetType | None = UNSET
+    inputs: Inputs | UnsetType = UNSET
     build_s: Seconds | UnsetType = UNSET
     compile_s: Seconds | UnsetType = UNSET
     check: Check | UnsetType = UNSET

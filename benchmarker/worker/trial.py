@@ -208,12 +208,12 @@ def _error_text(check: Check, precision: str) -> str:
 
 def _build_one(group: Group, stages: Stages) -> None:
     start, bench = time.perf_counter(), group.bench
-    recomputed_flops = sum(group.gather(RankRunner.build))
+    inputs, recomputed_flops = group.build()
     by_formula = asdict(bench.problem.cost(bench.case.mode, bench.case.precision))
     if bench.case.independent:
         by_formula = {name: value and value * bench.case.devices for name, value in by_formula.items()}
     cost = msgspec.convert({**by_formula, "recomputed_flops": recomputed_flops}, CostPart)
-    stages.send(RecordPart(build_s=time.perf_counter() - start, cost=cost))
+    stages.send(RecordPart(build_s=time.perf_counter() - start, inputs=inputs, cost=cost))
 
 
 def _time(group: Group, stages: Stages) -> int:

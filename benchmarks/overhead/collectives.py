@@ -100,7 +100,7 @@ def one_rank(what: str, rank: int, address: str = "") -> None:
 
 def compare(group: Group, bare: Callable[[RankRunner, int], int], pairs: int, seed: int) -> bool:
     """Measure both loops, and print the log ratios as JSON."""
-    group.gather(RankRunner.build)
+    group.build()
     group.gather(RankRunner.block, 3)
     group.gather(bare, 3)
     steps = timing.steps_per_block(group.stepper, 3)

@@ -266,3 +266,17 @@ def test_a_broken_framework_is_told_before_anything_runs(program, tmp_path):
     assert done.returncode == 2
     assert "framework.broken cannot be imported: OSError: libnothing.so: cannot open" in done.stderr
     assert not (tmp_path / "results").exists()
+
+
+def test_inputs_rotate_or_stay_hot_as_requested_and_tables_say_so(command):
+    run = ("run", "--framework=numpy", "--problem=gemm", "--m=64", "--n=64", "--k=64", "--power=none", "--blocks=3")
+    assert "steps read them from memory" in command(*run).stdout
+    done = command(*run, "--cache=hot")
+    assert "inputs stay in place: steps read them from the cache" in done.stdout
+    assert "cache=hot" in done.stdout
+    rotated, hot = sorted(records(command("show", "results", "--json")), key=lambda record: -record["inputs"]["sets"])
+    assert (rotated["inputs"]["cache"], rotated["case"]["measuring"]["cache"]) == ("rotate", None)
+    assert rotated["inputs"]["sets"] * rotated["inputs"]["set_bytes"] > rotated["device"]["cache_bytes"] > 0
+    assert (hot["inputs"]["cache"], hot["inputs"]["sets"]) == ("hot", 1)
+    assert "--cache=hot" in hot["command"]
+    assert "last-level cache" in command("env").stdout

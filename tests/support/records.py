@@ -21,6 +21,7 @@ from benchmarker.records.record import (
     CostPart,
     Design,
     DeviceInfo,
+    Inputs,
     Interference,
     Memory,
     Preheat,
@@ -34,10 +35,11 @@ from benchmarker.worker.protocol import Done, RecordPart
 QUIET = Interference(1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 10, 0, 2500.0, 50.0)
 
 HEARD = RecordPart(
-    device=DeviceInfo("cpu", "toy", None, None, None),
+    device=DeviceInfo("cpu", "toy", None, None, None, None),
     types=Types("fp32", "fp32", "fp32", "fp32", {}),
     libraries={"toy": "1.0"},
     threads=1,
+    inputs=Inputs(None, 4, 16),
     build_s=0.1,
     compile_s=0.1,
     check=Check(error=0.0, output="x", bound=1e-6, ok=True),

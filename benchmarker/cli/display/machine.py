@@ -20,6 +20,7 @@ def machine_rows(here: Machine) -> list[list[str]]:
             "cores",
             f"{cpu.usable_cores} usable of {cpu.logical_cores} logical, {cpu.physical_cores or '?'} physical",
         ],
+        ["last-level cache", amount("cache_bytes", cpu.cache_bytes)],
         ["governor", cpu.governor or "unavailable"],
         ["memory", amount("memory_bytes", here.memory_bytes)],
         ["load average", f"{here.load_average_1min:.2f}"],

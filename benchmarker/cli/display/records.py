@@ -13,7 +13,7 @@ from benchmarker.cli.display.cases import CaseColumns, case_columns
 from benchmarker.cli.display.energy import sensed_rows
 from benchmarker.cli.display.machine import machine_rows
 from benchmarker.cli.display.output import Part, Text
-from benchmarker.comparing.diagnosis import executions, skewed, threads
+from benchmarker.comparing.diagnosis import caches, executions, skewed, threads
 from benchmarker.comparing.disturbances import disturbances
 from benchmarker.formatting import clean, count, si
 from benchmarker.hooks.launchers import named
@@ -74,9 +74,10 @@ def cases_output(
     for group, words in zip(groups, cases.words, strict=True):
         for line in _failures(group, words or group.name):
             yield Text(line, "  ")
-    for differ in (executions(group.records[0].case for group in groups), threads([group.records for group in groups])):
-        if differ:
-            yield Text(differ, "  ")
+    trials = [group.records for group in groups]
+    every = [record for records in trials for record in records]
+    for note in filter(None, (executions(group.records[0].case for group in groups), threads(trials), caches(every))):
+        yield Text(note, "  ")
     if not chosen:
         yield from _exchanges_output(groups, cases)
 
@@ -214,6 +215,11 @@ def _how(record: Record) -> list[list[str]]:
                 f"{types.parameter} weights, {types.compute} products, {types.accumulate} sums{settings}",
             ]
         )
+    if inputs := record.inputs:
+        sets = f"{inputs.cache or 'in turns'}: {count(inputs.sets, 'set')} of {si(inputs.set_bytes, 'B')}"
+        limited = f", limited by {inputs.limited_by.replace('_', ' ')}" if inputs.limited_by else ""
+        cache = f", last-level cache {si(record.device.cache_bytes, 'B')}" if record.device else ""
+        rows.append(["inputs", f"{sets}{limited}{cache}"])
     if record.check:
         verdict = "ok" if record.check.ok else "WRONG"
         rows.append(

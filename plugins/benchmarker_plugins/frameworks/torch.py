@@ -74,6 +74,7 @@ def describe_framework() -> FrameworkInfo:
                 properties.name,
                 _SUPPORTED if has_tf32 else _WITHOUT_TF32,
                 memory_bytes=properties.total_memory,
+                cache_bytes=properties.L2_cache_size,
                 uuid=f"GPU-{properties.uuid}",
                 pci=_pci(properties),
                 count=torch.cuda.device_count(),

@@ -23,6 +23,7 @@ class Fft(Problem):
 
     summary = "3-D Fourier transform, complex to complex"
     accelerator = {"nx": 512, "ny": 512, "nz": 512}
+    cache = "rotate"
     cost_formula = (
         "flops = 5·N·log2(N)·batch with N = nx·ny·nz, the customary count of FFTW's benchFFT for any algorithm\n"
         "bytes = N complex numbers read once and written once; larger arrays than a cache take several such passes"

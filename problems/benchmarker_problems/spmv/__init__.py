@@ -30,6 +30,7 @@ class Spmv(Problem):
 
     summary = "sparse matrix-vector product with HPCG's 27-point operator on a 3-D grid"
     accelerator = {"nx": 192, "ny": 192, "nz": 192}
+    cache = "rotate"
     cost_formula = (
         "flops = 2·E for E = (3·nx-2)·(3·ny-2)·(3·nz-2) entries, as HPCG counts them\n"
         "bytes = E values, E indices of 4 bytes, x and y once, as HPCG counts them; in any format"

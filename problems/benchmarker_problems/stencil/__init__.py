@@ -24,6 +24,7 @@ class Stencil(Problem):
 
     summary = "7-point stencil in 3-D: v = 0.4·u + 0.1·(sum of the six neighbours of u) at inner points"
     accelerator = {"nx": 512, "ny": 512, "nz": 512}
+    cache = "rotate"
     cost_formula = (
         "flops = 8 per inner point: 6 additions and 2 multiplications\n"
         "bytes = u read once, inner points of v written once; without write-allocate reads of the cache"

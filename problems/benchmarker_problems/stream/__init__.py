@@ -19,10 +19,11 @@ PRECISIONS_DONE: Mapping[Mode, tuple[str, ...]] = {"inference": STORED_FLOATS}
 
 @dataclass(frozen=True)
 class Stream(Problem):
-    """A pass over arrays of n elements; every step writes to the same array."""
+    """A pass over arrays of n elements; with each set of inputs goes an array that its steps write to."""
 
     summary = "STREAM: copy a = b, or triad a = b + 3·c, on arrays of n elements"
     accelerator = {"n": 2**28}
+    cache = "rotate"
     cost_formula = (
         "flops = 0 (copy) or 2·n (triad)\n"
         "bytes = 2·n or 3·n elements, as STREAM counts them: without write-allocate reads of the cache"

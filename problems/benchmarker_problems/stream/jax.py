@@ -1,5 +1,6 @@
 """STREAM in JAX."""
 
+from collections import deque
 from collections.abc import Mapping
 from itertools import cycle
 
@@ -33,16 +34,16 @@ def triad(a: Array, b: Array, c: Array) -> Array:
 
 @hookimpl
 def build_workload(framework: JaxFramework, case: Case, problem: Stream, data: Data) -> Workload:
-    """Build a step: one pass; the result of the previous step is donated to it, so no memory is allocated."""
+    """Build a step: one pass; the last result from its set of inputs is donated to it, so no memory is allocated."""
     dtype = DTYPES[PRECISIONS[case.precision].parameter]
     names = ("b",) if problem.op == "copy" else ("b", "c")
     batches = cycle([tuple(framework.put(batch[name], dtype) for name in names) for batch in data.batches])
     function = jax.jit(copy if problem.op == "copy" else triad, donate_argnums=0, keep_unused=True)
-    a = framework.put(np.zeros(problem.n), dtype)
+    results = deque(framework.put(np.zeros(problem.n), dtype) for _ in data.batches)
 
     def step() -> Array:
-        nonlocal a
-        a = function(a, *next(batches))
+        a = function(results.popleft(), *next(batches))
+        results.append(a)
         return a
 
     def outputs(result: Array) -> Mapping[str, np.ndarray]:

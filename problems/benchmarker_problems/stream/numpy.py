@@ -16,11 +16,11 @@ def describe_workload() -> Support:
 @hookimpl
 def build_workload(data: Data) -> Workload:
     """Build a step: copy one array to another, on one core."""
-    batches = cycle([batch["b"].copy() for batch in data.batches])
-    a = np.zeros_like(data.batches[0]["b"])
+    arrays = cycle([(np.zeros_like(batch["b"]), batch["b"].copy()) for batch in data.batches])
 
     def step() -> np.ndarray:
-        np.copyto(a, next(batches))
+        a, b = next(arrays)
+        np.copyto(a, b)
         return a
 
     return Workload(step, lambda a: {"a": a})

@@ -20,24 +20,28 @@ def describe_workload() -> Support:
 
 @hookimpl
 def build_workload(framework: TorchFramework, case: Case, problem: Stream, data: Data) -> Workload:
-    """Build a step: one pass, into the same array each time."""
+    """Build a step: one pass, into the array of its set of inputs."""
     dtype = DTYPES[PRECISIONS[case.precision].parameter]
     names = ("b",) if problem.op == "copy" else ("b", "c")
-    batches = cycle([tuple(framework.put(batch[name], dtype) for name in names) for batch in data.batches])
-    a = torch.zeros(problem.n, dtype=dtype, device=framework.device)
 
-    def copy(b: Tensor) -> Tensor:
+    def arrays(batch: Mapping[str, np.ndarray]) -> tuple[Tensor, ...]:
+        a = torch.zeros(problem.n, dtype=dtype, device=framework.device)
+        return (a, *(framework.put(batch[name], dtype) for name in names))
+
+    sets = cycle([arrays(batch) for batch in data.batches])
+
+    def copy(a: Tensor, b: Tensor) -> Tensor:
         with scope("stream"):
             return a.copy_(b)
 
-    def triad(b: Tensor, c: Tensor) -> Tensor:
+    def triad(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
         with scope("stream"):
             return torch.add(b, c, alpha=SCALAR, out=a)
 
     function = framework.compiled(copy if problem.op == "copy" else triad, case.compile)
 
     def step() -> Tensor:
-        return function(*next(batches))
+        return function(*next(sets))
 
     def outputs(result: Tensor) -> Mapping[str, np.ndarray]:
         return {"a": result.cpu().double().numpy()}

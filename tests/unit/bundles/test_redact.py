@@ -35,7 +35,7 @@ def record(trial: int, host: str = "node7.example.org", **fields):
     reasons = {f"machine.gpus[{at}].{name}": "no value" for at in (0, 1) for name in Gpu.__struct_fields__[3:]}
     given = {
         "machine": machine,
-        "device": DeviceInfo("cuda", "Card", UUID, "0000:65:00.0", 1),
+        "device": DeviceInfo("cuda", "Card", UUID, "0000:65:00.0", 1, 1),
         "reasons": plain.reasons | reasons | {"memory.device_peak_bytes": "/proc/secret is not readable"},
         "software": msgspec.structs.replace(plain.software, variables={"CUDA_VISIBLE_DEVICES": UUID, "N": "8"}),
         "energy": make_energy(100.0, id=UUID),

@@ -12,6 +12,7 @@ from benchmarker.comparing import diagnosis
 from benchmarker.comparing import disturbances as disturbing
 from benchmarker.comparing.disturbances import disturbances
 from benchmarker.records.energy import Conditions
+from benchmarker.records.record import Inputs
 
 RNG = np.random.default_rng()
 
@@ -122,6 +123,28 @@ def test_sides_that_were_measured_differently_are_told():
     assert diagnosis.differences([plain], [longer]) == [
         "the sides were measured differently: preheat false → true, seconds 30.0 → 60.0"
     ]
+
+
+def test_inputs_that_stay_in_the_cache_and_those_that_do_not_are_told():
+    def small(inputs, cache_bytes=2**20, **measuring):
+        plain = make_record(case={"measuring": Measuring(**measuring)})
+        device = msgspec.structs.replace(plain.device, cache_bytes=cache_bytes)
+        return msgspec.structs.replace(plain, device=device, inputs=inputs)
+
+    cold, hot = small(Inputs("rotate", 6, 2**18)), small(Inputs("hot", 1, 2**18), cache="hot")
+    assert (
+        diagnosis.caches([cold]) == "data smaller than the last-level cache; inputs rotate: steps read them from memory"
+    )
+    assert diagnosis.caches([hot]).endswith("; inputs stay in place: steps read them from the cache")
+    assert diagnosis.caches([cold, hot]).endswith(
+        "inputs rotate: steps read them from memory, or stay in place: steps read them from the cache"
+    )
+    limited = small(Inputs("rotate", 3, 2**18, "memory"))
+    assert diagnosis.caches([limited]).endswith("; inputs rotate through too few sets to leave the cache")
+    assert diagnosis.caches([small(Inputs(None, 4, 2**18))]) == ""
+    assert diagnosis.caches([small(Inputs("rotate", 6, 2**18), cache_bytes=8)]) == ""  # a step moves 8 bytes
+    assert diagnosis.caches([small(Inputs("rotate", 4, 2**18, "unknown_cache"), cache_bytes=None)]) == ""
+    assert "the sides were measured differently: cache - → hot" in diagnosis.differences([cold], [hot])
 
 
 def test_effects_of_order_and_time():

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from benchmarker.machine import description
-from benchmarker.machine.description import commit, describe
+from benchmarker.machine.description import commit, describe, last_cache_bytes
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a folder to another user")
@@ -47,3 +47,21 @@ def test_a_name_that_is_no_text_is_no_error(tmp_path, monkeypatch):
     monkeypatch.setattr(description, "_DMI", tmp_path)
     (tmp_path / "product_name").write_bytes(b"R\xff750")
     assert describe().model == "R\ufffd750"
+
+
+def test_caches_of_the_last_level_are_added_up_each_once(tmp_path):
+    caches = {
+        (0, 0): ("1", "32K", "0"),
+        (0, 3): ("3", "1024K", "0-1"),
+        (1, 3): ("3", "1024K", "0-1"),
+        (2, 3): ("3", "2048K", "2"),
+    }
+    for (cpu, index), (level, size, shared) in caches.items():
+        folder = tmp_path / f"cpu{cpu}" / "cache" / f"index{index}"
+        folder.mkdir(parents=True)
+        for name, value in (("level", level), ("size", size), ("shared_cpu_list", shared)):
+            (folder / name).write_text(f"{value}\n")
+    assert last_cache_bytes(tmp_path) == 3 * 2**20
+    (tmp_path / "cpu2/cache/index3/size").write_text("many")
+    assert last_cache_bytes(tmp_path) == 2**20
+    assert last_cache_bytes(tmp_path / "none") is None

@@ -52,6 +52,7 @@ def fields():
     found["case"]["measuring"] |= {"blocks": 100, "seconds": 30.0}
     found["blocks"] = {"steps_per_block": 2, "duration_ns": [9_900_000, 10_100_000] * 50, "stopped_by": "blocks"}
     found["interference"] |= {"duration_s": 1.01, "pressure_percent": 0.0, "steal_percent": 0.0}
+    found["device"]["cache_bytes"] = 2**20
     found["harness"]["stages_s"] |= {"timed": 1.2, "tokens": 0.5}
     found["token_times"] = {"first_ns": [100_000_000] * 2, "gap_ns": [[50_000_000] * 2] * 2}
     found["harness"]["wall_s"] = sum(found["harness"]["stages_s"].values()) + 0.1
@@ -133,6 +134,13 @@ CHANGES = [
     ),
     ("preheat.steps", 4, "its warm-up has 4 steps, but 3 were requested"),
     ("preheat.outcome", "plateau", "its preheat is 'plateau', but preheat=false"),
+    ("case.measuring.cache", "hot", "its inputs are None, but cache=hot was requested"),
+    ("inputs.cache", "hot", "its inputs are 'hot', but there are 4 sets"),
+    (
+        "inputs",
+        {"cache": "rotate", "sets": 4, "set_bytes": 2**16},
+        "its inputs rotate through 4 sets, but it takes 81 to leave the cache",
+    ),
     ("interference.duration_s", 0.5, "its blocks take 1 s, but the timed part 500 ms"),
     ("check.error", 1.0, "its check is ok, but the error is 1 of"),
     ("check.ok", False, "it succeeded, but its check did not"),

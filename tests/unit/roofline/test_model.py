@@ -141,7 +141,7 @@ def test_utilisation_of_the_vendors_peaks_by_hand():
     record = make_record(
         1.0,
         case={"device": "cuda", "precision": "bf16"},
-        device=DeviceInfo("cuda", "NVIDIA H200", None, None, None),
+        device=DeviceInfo("cuda", "NVIDIA H200", None, None, None, None),
         cost=CostPart(98_900_000_000_000, 0, 2_400_000_000_000, 1, None),
     )
     derived = load_metrics()(record)
