@@ -31,14 +31,18 @@ from .api.precision import Precision as Precision
 from .api.problem import Arrays as Arrays
 from .api.problem import Collective as Collective
 from .api.problem import Cost as Cost
+from .api.problem import Counted as Counted
+from .api.problem import CountedBy as CountedBy
 from .api.problem import Data as Data
 from .api.problem import Divides as Divides
 from .api.problem import Engine as Engine
+from .api.problem import Exact as Exact
 from .api.problem import Generates as Generates
 from .api.problem import HasParameters as HasParameters
 from .api.problem import IsExchange as IsExchange
 from .api.problem import Problem as Problem
 from .api.problem import Published as Published
+from .api.problem import Source as Source
 from .api.problem import Support as Support
 from .api.problem import Token as Token
 from .api.problem import Work as Work
@@ -60,5 +64,6 @@ from .roofline.roofs import vendor_roof as vendor_roof
 from .version import __version__ as __version__
 from .worker.bench import Bench as Bench
 from .worker.bench import open_bench as open_bench
+from .worker.correctness import relative_error as relative_error
 from .worker.timing import Stepper as Stepper
 from .worker.timing import steps_per_block as steps_per_block

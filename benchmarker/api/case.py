@@ -200,6 +200,7 @@ class Case(CaseRequest, frozen=True, forbid_unknown_fields=True, kw_only=True):
     executions: list[str] = []
     #: every parameter of the problem, including those not given on the command line
     params: dict[str, bool | Whole | float | str]
+    source: str = ""  #: SHA-256 digest of the user's file that the problem is; empty for a plugin
     nodes: Positive = 1  #: number of nodes of the allocation on which they run, as many on each
     #: how the devices divide the work, given by `--parallel`, see docs/devices.md; `none` for one device and for
     #: `collective`

@@ -111,6 +111,31 @@ class Published:
     flops: float | None = None
 
 
+CountedBy = Literal["formula", "torch", "xla"]
+"""What tells the FLOPs of a step: a formula, PyTorch's counter of matrix products, or XLA's of all arithmetic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Work of one step that is known only where it runs; FLOPs and bytes as in `Cost`, None where nothing tells them.
+
+    `source` says what tells the FLOPs, None if nothing does.
+    """
+
+    flops: int | None
+    bytes: int | None
+    samples: int
+    source: CountedBy | None
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file or module that a user named as a problem: its name as the user wrote it, and the digest of its content."""
+
+    path: str
+    sha256: str
+
+
 @dataclass(frozen=True, slots=True)
 class Data:
     """Weights by name, and several input batches, each at another place in memory, as NumPy arrays on the host."""
@@ -121,6 +146,18 @@ class Data:
 
 Token = Literal["first", "next"]
 """A token of a request for text: the first after its prompt, or one that follows another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exact:
+    """What the outputs of successive steps are held to: the exact ones, and the largest relative error of each.
+
+    `against` says what computed them, in words.
+    """
+
+    steps: Sequence[Mapping[str, np.ndarray]]
+    bounds: Mapping[str, float]
+    against: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +172,10 @@ class Workload:
     every sequence is on the host. `local` makes steps with the same work without communication: one for each device of
     this process, with the share that the device has in `step`. They are run after everything else, each in a thread of
     its own if there are several, and may leave the state of `step` useless.
+
+    A workload of code that only its framework can run has `exact`, which returns what its outputs are held to instead
+    of `Problem.reference`, or why nothing tells whether they are right; and `counted`, instead of `Problem.cost`.
+    `suspicions`, called after timing, returns what makes its time doubtful.
 
     Where several devices divide a training step, all ranks call the last two for the check, and both return a mapping
     for each device of this process. `weights` returns the weights that a device has whole, as they are now. `gradients`
@@ -151,6 +192,9 @@ class Workload:
     local: Callable[[], Sequence[Callable[[], Any]]] | None = None
     weights: Callable[[], Sequence[Mapping[str, np.ndarray]]] | None = None
     gradients: Callable[[], Sequence[Mapping[str, np.ndarray]]] | None = None
+    exact: Callable[[], Exact | str] | None = None
+    counted: Counted | None = None
+    suspicions: Callable[[], Sequence[str]] = list
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +231,10 @@ class Problem(ABC):
     published: ClassVar[tuple[Published, ...]] = ()
     cache: ClassVar[Cache | None] = None
     """Where steps find their inputs unless `--cache` says it; None: in four batches, which weights often exceed."""
+    frameworks: ClassVar[tuple[str, ...] | None] = None
+    """Frameworks that the problem is for; None for all that have an implementation."""
+    source: ClassVar[Source | None] = None
+    """The user's file that the problem is, None for a plugin."""
 
     @abstractmethod
     def scopes(self, mode: Mode) -> Mapping[str, int]:

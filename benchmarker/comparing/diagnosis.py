@@ -39,6 +39,7 @@ def differences(baseline: Sequence[Record], contender: Sequence[Record], rate: s
     sides = {"baseline": baseline, "contender": contender}
     notes = [f"the {name}'s trials differ in {mixed}" for name, records in sides.items() if (mixed := _mixed(records))]
     notes += between(baseline, contender, rate)
+    notes += unchecked([*baseline, *contender])
     limits = {name: _limits(records) for name, records in sides.items()}
     if limits["baseline"] != limits["contender"]:
         notes += [f"the {name} was measured on {limit}" for name, several in limits.items() for limit in several]
@@ -63,9 +64,11 @@ def between(baseline: Sequence[Record], contender: Sequence[Record], rate: str =
         if changed
     ]
     costs = [records[0].cost for records in (baseline, contender)]
-    if costs[0] and costs[1] and costs[0].flops != costs[1].flops:
+    counted = [cost for cost in costs if cost]
+    flops = [cost.flops for cost in counted if cost.flops is not None and cost.source == counted[0].source]
+    if len(set(flops)) > 1:
         remedy = f"; --metric={rate} compares rates" if rate else ""
-        notes.append(f"the work per step differs: {costs[0].flops:.4g} and {costs[1].flops:.4g} FLOP{remedy}")
+        notes.append(f"the work per step differs: {flops[0]:.4g} and {flops[1]:.4g} FLOP{remedy}")
     return notes
 
 
@@ -109,7 +112,8 @@ def caches(records: Iterable[Record]) -> str:
     told = set()
     for record in records:
         inputs, cost, cache_bytes = record.inputs, record.cost, (record.device and record.device.cache_bytes) or 0
-        if inputs and inputs.cache and cost and cost.bytes < cache_bytes:
+        work_bytes = (cost and cost.bytes) or (inputs and inputs.set_bytes) or 0
+        if inputs and inputs.cache and work_bytes < cache_bytes:
             if inputs.cache == "hot":
                 told.add("stay in place: steps read them from the cache")
             elif inputs.sets * inputs.set_bytes > cache_bytes:
@@ -217,6 +221,13 @@ def skewed(records: Sequence[Record]) -> list[str]:
         f"the mean step time differs from the median in {part(len(far), len(timed), 'trial')} (worst "
         f"{max(far, key=abs):+.0%}); samples/s, tokens/s and FLOP/s follow the mean, so they may name another winner"
     ]
+
+
+def unchecked(records: Sequence[Record]) -> list[str]:
+    """Report what was timed without a check of its result, and why."""
+    return list(
+        dict.fromkeys(record.reasons["check"] for record in records if record.error is None and not record.check)
+    )
 
 
 def profiles(*sides: tuple[str, Sequence[Record]]) -> list[str]:

@@ -131,6 +131,11 @@ def of_records(records: Iterable[Record]) -> Disturbed:
     return count(each.records for group in by_host.values() for each in Cases.of(group))
 
 
+def suspicions(records: Iterable[Record]) -> list[str]:
+    """Return what makes the times of a user's function doubtful, each once."""
+    return list(dict.fromkeys(text for record in records for text in record.suspicions))
+
+
 def provisional(*sides: tuple[str, Iterable[Sequence[Record]]]) -> str | None:
     """Return why a verdict on sides is provisional: most trials of one were disturbed. None if it is not.
 

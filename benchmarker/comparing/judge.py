@@ -11,7 +11,7 @@ from msgspec import structs
 
 from benchmarker.comparing import matching
 from benchmarker.comparing.diagnosis import executions
-from benchmarker.comparing.disturbances import provisional
+from benchmarker.comparing.disturbances import provisional, suspicions
 from benchmarker.comparing.formatting import better_and_worse, few_runs, ratio
 from benchmarker.comparing.notes import notes_on, notes_on_cases, notes_on_mean
 from benchmarker.comparing.results import Classical, Comparison, Family, GeometricMean, Rules, Verdict
@@ -117,14 +117,22 @@ def _comparison(tested: Tested, p: float, p_same: float, family: int) -> Compari
         execution=_execution([tested.match]),
         enough=enough(test, tested.margin, tested.alpha / family) if test and outcome == "undecided" else None,
         looks=tested.looks if len(tested.looks) > 1 else [],
-        notes=[*_disturbed(disturbed), *notes_on(tested, family)],
+        notes=[*_disturbed(disturbed), *_suspect(tested), *notes_on(tested, family)],
     )
 
 
 def provisional_of(tested: Tested) -> str | None:
-    """Return why what is said of two sides is provisional: most trials were disturbed, or there is one run; or None."""
-    runs = len(tested.baseline.runs), len(tested.contender.runs)
-    return _joined(_most_disturbed(tested), few_runs(tested.method, runs))
+    """Return why what is said of two sides is provisional, or None.
+
+    Most trials were disturbed, there is one run, or the time of a side is suspect.
+    """
+    a, b = tested.baseline, tested.contender
+    return _joined(_most_disturbed(tested), few_runs(tested.method, (len(a.runs), len(b.runs))), *_suspect(tested))
+
+
+def _suspect(tested: Tested) -> list[str]:
+    sides = tested.baseline, tested.contender
+    return [f"{side.name} is suspect: {text}" for side in sides for text in suspicions(side.records)[:1]]
 
 
 def _most_disturbed(tested: Tested) -> str | None:

@@ -54,6 +54,8 @@ def notes_on(tested: Tested, family: int) -> list[str]:
     """Return all notes on a comparison; `family` is the number of comparisons made together."""
     a, b = tested.baseline, tested.contender
     notes = [*_too_few(tested, family), *_missing(tested), *_split(tested)]
+    if tested.counted_by:
+        notes.append(f"FLOPs are counted differently and cannot be compared: {', '.join(tested.counted_by)}")
     profiled = tested.rules.level != "trial"
     metric = a.metric or b.metric
     energetic = metric is not None and not _ENERGETIC.isdisjoint(metric.unit.split("/"))

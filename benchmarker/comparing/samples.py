@@ -33,6 +33,8 @@ Key = tuple[str, int, Location]
 """A round: its run id, its number in that run, and where it was measured; a round that was cut is two."""
 Run = tuple[str, int]
 """A run: its id, and which of its sessions; each session of a run that is spread over time counts as a run."""
+OF_FLOPS = ("flop_per", "mfu", "roof_share")
+"""What the names of metrics that are made of FLOPs begin with."""
 LOW_NOISE = "step_time_p10_s"
 PAIRED = "paired by round"
 WELCH = "unpaired: Welch-Satterthwaite"
@@ -118,7 +120,7 @@ class Tested:
         self.shift: Shift | MeanShift | None = None
         self.method: Method = "none"
         a, b = self.baseline, self.contender
-        if not a.records or not b.records:
+        if not a.records or not b.records or (rules.metric.startswith(OF_FLOPS) and len(self.counted_by) > 1):
             return
         common = sorted(a.rounds.keys() & b.rounds.keys())
         if rules.blocks_as_trials:
@@ -134,6 +136,13 @@ class Tested:
         else:
             self.shift = unpaired(a.logs, b.logs)
             self.method = "unpaired" if min(len(a.logs), len(b.logs)) > 1 else "none"
+
+    @property
+    def counted_by(self) -> list[str]:
+        """What tells the FLOPs of a step, of each side by its name; empty if that is the same."""
+        sides = {each.name: each.records[0].cost for each in (self.baseline, self.contender) if each.records}
+        words = {name: cost.source for name, cost in sides.items() if cost and cost.source}
+        return [f"{name} by {source}" for name, source in words.items()] if len(set(words.values())) > 1 else []
 
     def _difference(self, one: Trial, two: Trial) -> float:
         """Return the log ratio of a round; in a duet, the median over pairs, which are closer in time."""

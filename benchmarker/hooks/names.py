@@ -15,7 +15,7 @@ from msgspec.structs import fields
 
 from benchmarker.api.case import EXECUTIONS, Case, Measuring
 from benchmarker.hooks import parameters, registry
-from benchmarker.records.factors import DEFAULTS, Factors, Value, label, text, varying
+from benchmarker.records.factors import DEFAULTS, FUNCTION, SOURCE, Factors, Value, label, text, varying
 from benchmarker.records.sides import SIDE
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _USUAL: Factors = {
     **{
         field.name: field.default
         for field in fields(Case)
-        if field.name in _OF_CASE and not (field.required or field.name == "precision")
+        if field.name in _OF_CASE and not (field.required or field.name in ("precision", "source"))
     },
     **DEFAULTS,
 }
@@ -102,9 +102,9 @@ def title(case: Factors, without: Collection[str] = ()) -> str:
     """
     if own := _own_title(case):
         return own
-    mode = str(case["mode"])
+    mode, head = str(case["mode"]), label(case, [FUNCTION]) if SOURCE in case else str(case["problem"])
     params = label(case, [name for name in _params(case) if name not in without])
-    return " ".join(filter(None, [str(case["problem"]), mode * (mode != "inference"), params]))
+    return " ".join(filter(None, [head, mode * (mode != "inference"), params]))
 
 
 def common_words(titles: Iterable[str]) -> str:
@@ -163,8 +163,9 @@ def _shared(same: Factors, head: str) -> str:
 
 
 def _params(case: Factors) -> list[str]:
-    """Return the names of the problem's parameters."""
-    return [name for name in case if name not in _OTHERS and name not in _TITLED]
+    """Return the names of the problem's parameters; the function of a user's file is part of its name."""
+    others = (*_OTHERS, *_TITLED, *([FUNCTION] if SOURCE in case else []))
+    return [name for name in case if name not in others]
 
 
 def _own_title(case: Factors) -> str:

@@ -69,6 +69,7 @@ GROUP = "benchmarker"
 KINDS: dict[str, tuple[str, ...]] = {
     "framework": ("describe_framework", "make_framework"),
     "problem": ("define_problem",),
+    "source": ("define_problem", "write_example"),
     "workload": ("describe_workload", "build_workload"),
     "meter": ("make_meter",),
     "metric": ("derive_metrics",),
@@ -108,7 +109,27 @@ def registered(kind: str | None = None) -> dict[str, Plugin]:
 
 def known(address: str) -> Plugin | None:
     """Return the plugin at `address`, or None if there is none."""
-    return scan(tuple(sys.path)).get(address)
+    return scan(tuple(sys.path)).get(address) or _of_source(address)
+
+
+def source_file(problem: str) -> Path | None:
+    """Return the file that a problem is, such as `softmax.py` or the module `mypackage.layers`; None for a plugin."""
+    if f"problem.{problem}" in scan(tuple(sys.path)):
+        return None
+    path = Path(problem)
+    if not path.suffix or f"source.{path.suffix[1:]}" not in scan(tuple(sys.path)):
+        is_module = "." in problem and all(part.isidentifier() for part in problem.split("."))
+        return _source(problem) if is_module else None
+    return path.absolute() if path.is_file() else None
+
+
+def _of_source(address: str) -> Plugin | None:
+    """Return the plugin that makes a problem, or its workload, of a file that is named as a problem."""
+    kind, _, name = address.partition(".")
+    problem, _, framework = name.rpartition(".") if kind == "workload" else (name, "", "")
+    file = source_file(problem) if kind in ("problem", "workload") else None
+    plugin = scan(tuple(sys.path)).get(f"source{file.suffix}") if file else None
+    return plugin and replace(plugin, address=address, module=".".join(filter(None, [plugin.module, framework])))
 
 
 @cache
@@ -129,7 +150,8 @@ def scan(path: tuple[str, ...]) -> dict[str, Plugin]:
         if plugin.kind not in KINDS or not plugin.name or (plugin.kind == "workload" and "." not in plugin.name):
             raise UserError(
                 f"{plugin.distribution} registers {plugin.address!r}, which is not a valid address; addresses are "
-                "framework.NAME, problem.NAME, workload.PROBLEM.FRAMEWORK, meter.NAME, metric.NAME, launcher.NAME"
+                "framework.NAME, problem.NAME, source.SUFFIX, workload.PROBLEM.FRAMEWORK, meter.NAME, metric.NAME, "
+                "launcher.NAME"
             )
         if ":" in plugin.module:
             raise UserError(
@@ -156,19 +178,22 @@ def _add(plugins: dict[str, Plugin], plugin: Plugin) -> None:
 def find(address: str) -> Plugin:
     """Return the plugin at `address`; raises `UserError` with the most similar names if there is none."""
     kind, _, name = address.partition(".")
-    plugins = registered(kind)
-    if address in plugins:
-        return plugins[address]
-    known = [plugin.name for plugin in plugins.values()]
-    near = difflib.get_close_matches(name, known, n=3)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(known) or 'none'}"
+    if plugin := known(address):
+        return plugin
+    if (kind == "problem" and "/" in name) or name.endswith(".py"):
+        raise UserError(f"{name}: no such file")
+    names = [plugin.name for plugin in registered(kind).values()]
+    near = difflib.get_close_matches(name, names, n=3)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(names) or 'none'}"
     raise UserError(f"no {kind} is named {name!r}; {hint}")
 
 
-def implementing(problem: str) -> list[str]:
-    """Return the frameworks that have an implementation of a problem."""
+def implementing(name: str) -> list[str]:
+    """Return the frameworks that have an implementation of a problem; of a file, those that it is for."""
+    if source_file(name):
+        return list(problem(name).frameworks or ())
     names = (plugin.name.rpartition(".") for plugin in registered("workload").values())
-    return [framework for of, _, framework in names if of == problem]
+    return [framework for of, _, framework in names if of == name]
 
 
 def load(addresses: Iterable[str]) -> pluggy.PluginManager:
@@ -203,7 +228,7 @@ def load(addresses: Iterable[str]) -> pluggy.PluginManager:
 
 def problem(name: str) -> type[Problem]:
     """Return the class of a problem; raises `UserError` as `load` does."""
-    defined: type[Problem] = load([f"problem.{name}"]).hook.define_problem()
+    defined: type[Problem] = load([f"problem.{name}"]).hook.define_problem(name=name, path=source_file(name))
     return defined
 
 

@@ -13,6 +13,7 @@ import pluggy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from benchmarker.api.case import Case, Profiling
     from benchmarker.api.framework import Framework, FrameworkInfo
@@ -49,10 +50,20 @@ def make_framework(device: str, precision: str, threads: int | None, profiling: 
 
 
 @hookspec(firstresult=True)
-def define_problem() -> type[Problem]:
+def define_problem(name: str, path: Path | None) -> type[Problem]:
     """Return the class of the problem, without importing a framework; called when a command names the problem.
 
-    Implemented by `problem.NAME`: `return Gemm`.
+    Implemented by `problem.NAME`: `return Gemm`; and by `source.SUFFIX` for each file with this suffix that a user
+    names as a problem, with its `name` as the user wrote it and its `path`, which is None for a plugin.
+    """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def write_example(name: str, framework: str) -> str | None:
+    """Return the content of a commented example file to start from, of this name; None for an unknown framework.
+
+    Implemented by `source.SUFFIX`; called by `new`.
     """
     raise NotImplementedError
 

@@ -109,8 +109,11 @@ def noise(machine: Machine) -> list[str]:
     return conditions
 
 
-def commit(folder: Path = Path(__file__).parents[2]) -> str | None:
-    """Return the git commit of this project's source, with `+changes` if files differ; None if it is not a checkout."""
+def commit(folder: Path = Path(__file__).parents[2], file: Path | None = None) -> str | None:
+    """Return the git commit of a folder, with `+changes` if files differ; None if it is not a checkout.
+
+    Without one, that is this project's source. With a `file`, only its changes count.
+    """
     if not (folder / ".git").exists():
         return None
     git = [
@@ -122,10 +125,17 @@ def commit(folder: Path = Path(__file__).parents[2]) -> str | None:
     ]  # another owner's may be read
     try:
         head = _run([*git, "rev-parse", "--short=12", "HEAD"])
-        changed = _run([*git, "status", "--porcelain", "--untracked-files=no"])
+        untracked = ["--untracked-files=no"] if file is None else ["--", str(file)]
+        changed = _run([*git, "status", "--porcelain", *untracked])
     except (OSError, subprocess.SubprocessError):
         return None
     return head + ("+changes" if changed else "")
+
+
+def commit_of(file: Path) -> str | None:
+    """Return the git commit of the checkout that a file is in, with `+changes` if the file differs; None if in none."""
+    checkout = next((folder for folder in file.parents if (folder / ".git").exists()), None)
+    return commit(checkout, file) if checkout else None
 
 
 def python_version() -> str:

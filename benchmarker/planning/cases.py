@@ -80,6 +80,7 @@ def make_case(asked: CaseRequest, kind: type[Problem], framework: str, ability: 
         compile=ability.info.compile == "always" or asked.compile,
         executions=list(ability.info.executions or executions),
         params=values,
+        source=kind.source.sha256 if kind.source else "",
         seed=asked.seed,
         threads=asked.threads,
         devices=asked.devices,

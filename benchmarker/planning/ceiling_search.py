@@ -222,6 +222,7 @@ def _block_rates(record: Record) -> list[float]:
     if record.blocks is None or record.cost is None:
         return []
     work = record.cost.flops if resource_of(record.case) == "compute" else record.cost.bytes
+    assert work is not None  # a ceiling is that of a problem with a formula
     return [work * record.blocks.steps_per_block / (duration_ns / 1e9) for duration_ns in record.blocks.duration_ns]
 
 

@@ -125,7 +125,7 @@ def _differences(record: Record, computed: Mapping[str, Any]) -> Iterator[tuple[
     if record.command != computed["command"]:
         yield "command", f"its command is not that of its case: {computed['command']}"
     cost = record.cost
-    if cost and cost.recomputed_flops > (0 if record.case.mode == "inference" else cost.flops):
+    if cost and cost.recomputed_flops > (0 if record.case.mode == "inference" else cost.flops or 0):
         yield "cost.recomputed_flops", f"cost.recomputed_flops is {cost.recomputed_flops}, more than there can be"
     if record.trace:
         steps, formula = record.trace.steps, computed["exchanges"]
@@ -229,6 +229,8 @@ def together(objections: Sequence[Objection], trials: int) -> list[Finding]:
 def _objections(record: Record, formulas: Formulas) -> Iterator[Objection]:
     for check, text in contradictions(record):
         yield Objection("invalid", check, record.trial_id, text)
+    if record.case.source:
+        return  # what a user's file does is known only where it runs
     differences = formulas.differences(record)
     if isinstance(differences, str):
         check = f"fields cannot be recomputed: {differences}"

@@ -33,11 +33,19 @@ _UNTIMED = {"profile", "profile_steps", "separable", "power", "power_hz", "power
 """Settings of a case that do not affect what is timed."""
 _TIMED = tuple(name for name in Measuring.__struct_fields__ if name not in _UNTIMED)
 
+SOURCE = "source"
+"""The factor that tells versions of a user's file apart: so many digits of its digest."""
+DIGITS = 12
+FUNCTION = "function"
+"""The parameter of a user's file that says which of its functions is measured."""
+
 
 def factors_of(case: Case) -> dict[str, Value]:
     """Return all requested factors as a flat dictionary: case fields, the problem's parameters, measuring settings."""
     factors: dict[str, Value] = {name: getattr(case, name) for name in _OF_CASE}
     factors |= case.params
+    if case.source:
+        factors[SOURCE] = case.source[:DIGITS]
     factors["seed"] = case.seed
     for name in _TIMED:
         factors[name] = getattr(case.measuring, name)
@@ -66,8 +74,12 @@ def changes(before: Factors, after: Factors, names: Iterable[str]) -> list[str]:
 
 
 def label(these: Factors, names: Sequence[str]) -> str:
-    """Format the named factors as text: `framework=jax m=256`."""
-    return " ".join(f"{name}={text(these.get(name))}" for name in names if name in these)
+    """Format the named factors as text: `framework=jax m=256`; a function of a user's file is `softmax.py:fused`."""
+    words = {name: f"{name}={text(these.get(name))}" for name in names if name in these}
+    if FUNCTION in words and SOURCE in these and "problem" in these:
+        words[FUNCTION] = f"{these['problem']}:{these[FUNCTION]}"
+        words = {name: word for name, word in words.items() if name not in ("problem", SOURCE)}
+    return " ".join(words.values())
 
 
 def text(value: Value) -> str:

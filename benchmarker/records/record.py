@@ -12,6 +12,7 @@ from msgspec import Meta, Struct
 from benchmarker.api.case import Cache, Case
 from benchmarker.api.fields import NULL_IS_AN_ANSWER, Count, Positive, declared_reasons, null_because
 from benchmarker.api.launcher import Allocation
+from benchmarker.api.problem import CountedBy
 from benchmarker.records.energy import Conditions, Energy, MeterReport
 from benchmarker.records.profile import Kernel, Scope, Trace
 from benchmarker.records.suite import TrialSuite
@@ -57,6 +58,8 @@ class Check(Struct, frozen=True, forbid_unknown_fields=True):
     output: str  #: name of that output
     bound: Annotated[float, Meta(ge=0)]  #: largest error that counts as correct
     ok: bool  #: whether `error` is within `bound`
+    against: str = "reference"  #: what the outputs were compared with; of a user's file, one of its functions
+    place: str = ""  #: the element of a wrong output that is farthest off, what it is and what it should be
 
 
 class Preheat(Struct, frozen=True, forbid_unknown_fields=True):
@@ -95,19 +98,23 @@ class TokenTimes(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CostPart(Struct, frozen=True, forbid_unknown_fields=True):
-    """Work of one step by the problem's formula."""
+    """Work of one step by the problem's formula, or as a user's file or its framework tells it."""
 
     #: floating-point operations as `describe PROBLEM` says, in most problems those of matrix products; a multiply-add
     #: counts as 2
-    flops: Count
+    flops: Annotated[Count | None, null_because("{case.problem} has no `flops`, and {case.framework} counted none")]
     #: forward work that the implementation repeats in its backward pass; not included in `flops`
     recomputed_flops: Count
-    bytes: Count  #: minimum memory traffic: weights and inputs read once, results written once
+    #: minimum memory traffic: weights and inputs read once, results written once
+    bytes: Annotated[Count | None, null_because("{case.problem} has no `bytes`")]
     samples: Count  #: samples
     #: tokens; null if the problem has none
     tokens: Annotated[Count | None, null_because("{case.problem} has no tokens")]
     input_tokens: Count = 0  #: tokens of the prompts that a step computes; 0 if it computes none
     output_tokens: Count = 0  #: tokens that a step generates; 0 if it generates none
+    #: what tells `flops`: a formula, of the problem or of the user's file; PyTorch's counter of matrix products; or
+    #: XLA's of all arithmetic
+    source: Annotated[CountedBy | None, null_because("nothing counted the FLOPs")] = "formula"
 
 
 class Memory(Struct, frozen=True, forbid_unknown_fields=True):
@@ -270,6 +277,15 @@ class Software(Struct, frozen=True, forbid_unknown_fields=True):
     threads: Annotated[Count | None, null_because("{case.framework} cannot report it on this system")]
 
 
+class SourceFile(Struct, frozen=True, forbid_unknown_fields=True):
+    """The user's file or module that was measured."""
+
+    path: str  #: its name as the user wrote it
+    sha256: str  #: digest of its content
+    #: git commit of the checkout that it is in, with `+changes` if the file differs from it
+    commit: Annotated[str | None, null_because("{case.problem} is in no git checkout, or git cannot read it")]
+
+
 DesignKind = Literal["rounds", "duet"]
 
 
@@ -341,6 +357,8 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     #: what a launcher gave to the run, see docs/clusters.md; null if it ran outside of any
     allocation: Annotated[Allocation | None, null_because("it ran outside any allocation of a launcher")]
     software: Software  #: the software that ran
+    #: the user's file that was measured, see docs/own-code.md; null if the problem is a plugin
+    source: Annotated[SourceFile | None, NULL_IS_AN_ANSWER] = None
     device: Annotated[DeviceInfo | None, NOT_REACHED]  #: the device that was measured
     #: the number types that `case.precision` stands for, with the options of the case
     types: Annotated[Types | None, NOT_REACHED]
@@ -359,7 +377,8 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     local: Annotated[Local | None, null_because("one device exchanges nothing")]
     #: times of single tokens, each waited for; null if the steps generate no text, see docs/problems.md
     token_times: Annotated[TokenTimes | None, null_because("its steps generate no text")]
-    cost: Annotated[CostPart | None, NOT_REACHED]  #: work of one step by the problem's formula
+    cost: Annotated[CostPart | None, NOT_REACHED]  #: work of one step
+    suspicions: list[str] = []  #: what makes the time of a user's function doubtful, see docs/own-code.md
     #: peak memory from the start of the process, read after timing; in a process group, the sum over its ranks
     memory: Annotated[Memory | None, SHARED]
     #: interference counters of the operating system during the timed part (in a duet, of both cases; over several

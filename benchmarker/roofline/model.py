@@ -135,7 +135,7 @@ def rooflines(
 def _step(records: Sequence[Record], roof: Roof) -> list[RooflinePoint]:
     cost = records[0].cost
     times = [float(np.median(step_times(record))) for record in records if record.blocks]
-    if cost is None or not cost.bytes or not times:
+    if cost is None or cost.flops is None or not cost.bytes or not times:
         return []
     return [point("step", "step", cost.flops, cost.bytes, median(times), roof)]
 

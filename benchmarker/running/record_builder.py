@@ -12,11 +12,22 @@ import msgspec
 from benchmarker.api.case import Case
 from benchmarker.api.launcher import Allocation
 from benchmarker.files.atomic import as_json
+from benchmarker.hooks import registry
 from benchmarker.machine import description
 from benchmarker.planning.cases import command_line
 from benchmarker.power import energy
 from benchmarker.power.energy import Accounts, Timed
-from benchmarker.records.record import SCHEMA_VERSION, Design, Failure, FailureKind, Machine, Record, nulls, reason
+from benchmarker.records.record import (
+    SCHEMA_VERSION,
+    Design,
+    Failure,
+    FailureKind,
+    Machine,
+    Record,
+    SourceFile,
+    nulls,
+    reason,
+)
 from benchmarker.records.suite import TrialSuite
 from benchmarker.version import __version__
 from benchmarker.worker.protocol import Done, Event, Failed, RecordPart, StageBegan, StageEnded
@@ -171,11 +182,18 @@ class RecordBuilder:
                 "variables": sent.get("variables", {}),
                 "threads": sent.get("threads"),
             },
+            "source": _source(case),
             "harness": {"wall_s": wall_s, "stages_s": self.stages},
         }
         for name in _MEASURED:
             fields[name] = sent.get(name)
-        fields |= {"ranks": sent.get("ranks", []), "trace": None, "scopes": [], "kernels": []}
+        fields |= {
+            "ranks": sent.get("ranks", []),
+            "suspicions": sent.get("suspicions", []),
+            "trace": None,
+            "scopes": [],
+            "kernels": [],
+        }
         account = self.energy_account
         fields["energy"] = account.energy if account else None
         fields["telemetry"] = account.telemetry if account else []
@@ -198,6 +216,14 @@ class RecordBuilder:
             skipped = self.failure.kind == "skipped"
             return "it was not started" if skipped else f"the trial failed in stage {self.failure.stage!r}"
         return reason(path, self.case)
+
+
+def _source(case: Case) -> SourceFile | None:
+    """Return the user's file that a case measures, None if it is a plugin."""
+    if not case.source:
+        return None
+    file = registry.source_file(case.problem)
+    return SourceFile(case.problem, case.source, description.commit_of(file) if file else None)
 
 
 _MEASURED = (

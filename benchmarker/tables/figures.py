@@ -176,7 +176,7 @@ def _best_of_rows(grid: Grid, of: Figures, rules: Rules, derive: Derive) -> Judg
     sign = 1 if of.better == "lower" else -1
     pairs = []
     for row in grid.rows:
-        alike: dict[tuple[int, int] | None, list[tuple[float, Place]]] = {}
+        alike: dict[tuple[int | None, int] | None, list[tuple[float, Place]]] = {}
         for column in grid.columns:
             found = of.cells.get((row, column))
             if found and found.value is not None:
@@ -237,7 +237,7 @@ def _compared(grid: Grid, pairs: Sequence[tuple[Place, Place]], rules: Rules, de
     return Judged(tuple(pair[1] for pair in pairs), tuple(compare(matches, rules, derive).comparisons))
 
 
-def _work(records: Sequence[Record]) -> tuple[int, int] | None:
-    """Return the work of a step by formula: FLOPs and samples."""
+def _work(records: Sequence[Record]) -> tuple[int | None, int] | None:
+    """Return the work of a step: FLOPs, None if nothing tells them, and samples."""
     cost = next((record.cost for record in records if record.cost), None)
     return (cost.flops, cost.samples) if cost else None

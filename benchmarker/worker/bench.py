@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,13 +48,10 @@ class Bench:
         if threads is None and case.ranks == case.devices > 1 and case.device == "cpu":
             threads = max(1, usable_cores() // case.ranks_per_node)
         self.case = case
-        self.hooks = registry.load(
-            [
-                f"framework.{case.framework}",
-                f"problem.{case.problem}",
-                f"workload.{case.problem}.{case.framework}",
-            ]
-        ).hook
+        kind = registry.problem(case.problem)
+        if kind.source and kind.source.sha256 != case.source:
+            raise UserError(f"{case.problem} changed after the run was planned; start a new run")
+        self.hooks = registry.load([f"framework.{case.framework}", f"workload.{case.problem}.{case.framework}"]).hook
         self.framework: Framework = self.hooks.make_framework(
             device=case.device,
             precision=case.precision,
@@ -70,7 +68,7 @@ class Bench:
         self.profiler: AbstractContextManager[StepMarker] = (
             self.framework.profile(profile_into) if profile_into else nullcontext(nullcontext)
         )
-        problem: Problem = parameters.convert(self.hooks.define_problem(), case.params)
+        problem = parameters.convert(kind, case.params)
         self.problem = divided(problem, 1 if case.independent else case.devices, case.parallel)
 
     def data(self, problem: Problem, batches: int, precision: str | None = None) -> Data:
@@ -161,6 +159,7 @@ def open_bench(
             compile=compiled,
             seed=seed,
             params=parameters.resolve(kind, options, device),
+            source=kind.source.sha256 if kind.source else "",
         )
     )
 
@@ -169,7 +168,7 @@ def with_sets(data: Data, sets: int) -> Data:
     """Return the data with so many sets of inputs: those that were drawn, then copies of them at other places."""
     drawn = data.batches[:sets]
     copied = (drawn[number % len(drawn)] for number in range(len(drawn), sets))
-    return Data(data.weights, (*drawn, *({name: array.copy() for name, array in one.items()} for one in copied)))
+    return replace(data, batches=(*drawn, *({name: array.copy() for name, array in one.items()} for one in copied)))
 
 
 def _stored_bytes(array: np.ndarray, item_bytes: int) -> int:

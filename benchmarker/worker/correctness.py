@@ -21,10 +21,12 @@ from typing import Any
 import numpy as np
 
 from benchmarker.api.case import Case
+from benchmarker.api.errors import UserError
 from benchmarker.api.precision import PRECISIONS, UNIT_ROUNDOFF, Precision
 from benchmarker.api.problem import Data, Generates, Problem, Workload
 from benchmarker.records.record import Check
 
+REFERENCE = "reference"
 Outputs = Mapping[str, np.ndarray]
 """What a step gives, by name."""
 TRAINING_STEPS = 3
@@ -61,7 +63,10 @@ def check(workload: Workload, data: Data, problem: Problem, case: Case) -> Check
     Raises `RuntimeError` if its outputs have other names or shapes than those of the reference, or if the reference
     itself is not finite.
     """
-    return worst_of([compare(workload, data, problem, case)])
+    compared = compare(workload, data, problem, case)
+    if isinstance(compared, str):
+        raise UserError(compared)
+    return worst_of([compared])
 
 
 def worst_of(ranks: Sequence[Compared]) -> Check:
@@ -83,12 +88,22 @@ def unlike_weights(ranks: Sequence[Compared]) -> str:
     return ""
 
 
-def compare(workload: Workload, data: Data, problem: Problem, case: Case) -> Compared:
-    """Compare the outputs that this process has with the reference; raises `RuntimeError` as `check` does."""
-    steps = partial(steps_of, problem, case)
-    reference = steps(data)
-    bounds = bounds_of(problem, case, data, steps, reference)
-    compared = _compared(((expected, workload.outputs(workload.step())) for expected in reference), bounds)
+def compare(workload: Workload, data: Data, problem: Problem, case: Case) -> Compared | str:
+    """Compare the outputs that this process has with what they are held to, or return why there is nothing to.
+
+    Raises `RuntimeError` as `check` does.
+    """
+    if workload.exact:
+        exact = workload.exact()
+        if isinstance(exact, str):
+            return exact
+        reference, bounds, against = exact.steps, exact.bounds, exact.against
+    else:
+        steps = partial(steps_of, problem, case)
+        reference = steps(data)
+        bounds, against = bounds_of(problem, case, data, steps, reference), REFERENCE
+    outputs = ((expected, workload.outputs(workload.step())) for expected in reference)
+    compared = _compared(outputs, bounds, against)
     if workload.weights is None:
         return compared
     return replace(compared, copies=tuple(map(_digests, workload.weights())))
@@ -108,7 +123,9 @@ def compare_gradients(workload: Workload, data: Data, problem: Problem) -> Compa
     return _compared([(exact, gradients) for gradients in workload.gradients()], dict.fromkeys(exact, bound))
 
 
-def _compared(outputs: Iterable[tuple[Outputs, Outputs]], bounds: Mapping[str, float]) -> Compared:
+def _compared(
+    outputs: Iterable[tuple[Outputs, Outputs]], bounds: Mapping[str, float], against: str = REFERENCE
+) -> Compared:
     """Compare pairs of expected and observed outputs, each before the next step, which may overwrite them.
 
     An error is the worse the larger its share of its bound.
@@ -119,10 +136,19 @@ def _compared(outputs: Iterable[tuple[Outputs, Outputs]], bounds: Mapping[str, f
         names.append((tuple(observed), tuple(expected)))
         for name, exact in expected.items():
             if name in observed:
-                error = relative_error(_whole(observed[name]), exact)
-                check = Check(error=error, output=name, bound=bounds[name], ok=error <= bounds[name])
+                value, bound = _whole(observed[name]), bounds[name]
+                error = relative_error(value, exact)
+                place = "" if error <= bound else _worst_place(value, exact)
+                check = Check(error, name, bound, error <= bound, against, place)
                 worst = max(worst, check, key=_error_in_bounds)
     return Compared(worst, *zip(*names, strict=True))
+
+
+def _worst_place(value: np.ndarray, exact: np.ndarray) -> str:
+    """Return the element that is farthest off, or the first that is not finite: `[3, 17] is 0.51, not 0.75`."""
+    distance = np.where(np.isfinite(value), np.abs(value - exact), np.inf)
+    index = np.unravel_index(int(np.argmax(distance)), exact.shape)
+    return f"[{', '.join(map(str, index))}] is {value[index]:.4g}, not {exact[index]:.4g}"
 
 
 def _error_in_bounds(check: Check) -> float:

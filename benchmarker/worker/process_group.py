@@ -75,8 +75,8 @@ class RankRunner:
         """The step of the workload."""
         return timing.Stepper(self.workload.step, self._bench.framework.synchronize)
 
-    def compare(self) -> Compared:
-        """Compare the outputs at the small size with the reference."""
+    def compare(self) -> Compared | str:
+        """Compare the outputs at the small size with the reference, or return why there is none."""
         bench = self._bench
         size = bench.problem.small()
         data = bench.data(size, TRAINING_STEPS)
@@ -185,6 +185,10 @@ class RankRunner:
             return f"the outputs in {self._bench.case.precision} at full size contain NaN or infinity"
         trouble = self.workload.verify(result)
         return f"wrong result at full size: {trouble}" if trouble else ""
+
+    def suspicions(self) -> list[str]:
+        """Return what makes the time of the steps doubtful."""
+        return list(self.workload.suspicions())
 
 
 class Group:

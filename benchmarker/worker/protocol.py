@@ -134,6 +134,7 @@ class RecordPart(_Event, frozen=True, kw_only=True):
     memory: Memory | UnsetType = UNSET
     interference: Interference | UnsetType = UNSET
     partner_first: list[bool] | UnsetType = UNSET
+    suspicions: list[str] | UnsetType = UNSET
 
     def sent(self) -> dict[str, Any]:
         """Return the fields that are in it."""
@@ -142,7 +143,8 @@ class RecordPart(_Event, frozen=True, kw_only=True):
 
     def with_part(self, later: RecordPart) -> RecordPart:
         """Return both together; a field that both have is that of the later one."""
-        return msgspec.structs.replace(self, **later.sent())
+        reasons = {**(self.reasons or {}), **(later.reasons or {})}
+        return msgspec.structs.replace(self, **{**later.sent(), "reasons": reasons or UNSET})
 
 
 class Failed(_Event, frozen=True):

@@ -6,7 +6,7 @@ import gc
 import random
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -19,6 +19,7 @@ from benchmarker.api.case import Case, Measuring
 from benchmarker.api.errors import UserError
 from benchmarker.api.problem import Workload
 from benchmarker.formatting import one_line
+from benchmarker.hooks import registry
 from benchmarker.machine import counters
 from benchmarker.power.sampler_client import Gauge, SamplerClient
 from benchmarker.records.record import (
@@ -35,7 +36,7 @@ from benchmarker.records.record import (
 from benchmarker.worker import timing
 from benchmarker.worker.bench import Bench
 from benchmarker.worker.channel import Channel, LostPeerError, alone, connect_to_rank_0, listen_for_ranks
-from benchmarker.worker.correctness import unlike_weights, worst_of
+from benchmarker.worker.correctness import REFERENCE, unlike_weights, worst_of
 from benchmarker.worker.parent import Parent, Stages
 from benchmarker.worker.process_group import Group, RankRunner
 from benchmarker.worker.protocol import Done, Events, RecordPart, Task
@@ -88,7 +89,8 @@ def failures_sent(groups: Sequence[Group], stages: Stages) -> Iterator[None]:
         out_of_memory = any(framework.is_out_of_memory(error) for framework in frameworks)
         kind: FailureKind = "out_of_memory" if out_of_memory or isinstance(error, MemoryError) else "exception"
         lost_peer = isinstance(error, LostPeerError) or any(framework.is_lost_peer(error) for framework in frameworks)
-        stages.fail(kind, _one_line(error), lost_peer=lost_peer)
+        files = {str(registry.source_file(group.bench.case.problem)) for group in groups}
+        stages.fail(kind, _one_line(error, files), lost_peer=lost_peer)
 
 
 def open_case(task: Task, case: Case, stages: Stages, parent: Parent, profile_into: Path | None = None) -> Group:
@@ -155,6 +157,8 @@ def _measure(groups: list[Group], stages: Stages, rng: random.Random) -> bool:
                 if trouble:
                     stages.fail("check", f"rank {rank}: {trouble}" if group.size > 1 else trouble)
                     return False
+            if suspicions := [text for texts in group.gather(RankRunner.suspicions) for text in texts]:
+                stages.send(RecordPart(suspicions=suspicions))
     if groups[0].bench.case.devices > 1:
         with stages("local"):
             local = local_phase(groups[0], steps_per_block, groups[0].bench.case.measuring, rng)
@@ -186,7 +190,12 @@ def _total_memory(by_rank: list[Memory]) -> Memory:
 
 
 def _check_one(group: Group, stages: Stages) -> bool:
-    case, ranks = group.bench.case, group.gather(RankRunner.compare)
+    case, ranks = group.bench.case, []
+    for compared in group.gather(RankRunner.compare):
+        if isinstance(compared, str):
+            stages.send(RecordPart(reasons={"check": compared}))
+            return True
+        ranks.append(compared)
     worst = worst_of(ranks)
     stages.send(RecordPart(check=worst))
     trouble = _error_text(worst, case.precision)
@@ -202,16 +211,21 @@ def _error_text(check: Check, precision: str) -> str:
     """Return what is wrong according to a check; empty if nothing is."""
     if check.ok:
         return ""
-    error = f"{check.output} is off by {check.error:.3g} (relative, against float64)"
-    return f"{error}; the bound for {precision} is {check.bound:.3g}"
+    against = "float64" if check.against == REFERENCE else check.against
+    error = f"{check.output} is off by {check.error:.3g} (relative, against {against})"
+    return f"{error}; the bound for {precision} is {check.bound:.3g}; {check.output}{check.place}"
 
 
 def _build_one(group: Group, stages: Stages) -> None:
     start, bench = time.perf_counter(), group.bench
     inputs, recomputed_flops = group.build()
-    by_formula = asdict(bench.problem.cost(bench.case.mode, bench.case.precision))
+    counted = group.runner.workload.counted
+    work = bench.problem.cost(bench.case.mode, bench.case.precision) if counted is None else counted
+    by_formula = {"tokens": None, **asdict(work)}
     if bench.case.independent:
-        by_formula = {name: value and value * bench.case.devices for name, value in by_formula.items()}
+        by_formula = {
+            name: value * bench.case.devices if isinstance(value, int) else value for name, value in by_formula.items()
+        }
     cost = msgspec.convert({**by_formula, "recomputed_flops": recomputed_flops}, CostPart)
     stages.send(RecordPart(build_s=time.perf_counter() - start, inputs=inputs, cost=cost))
 
@@ -301,11 +315,14 @@ def _time_tokens(workload: Workload, measuring: Measuring, stages: Stages) -> No
             stages.send(RecordPart(token_times=times))
 
 
-def _one_line(error: BaseException) -> str:
+def _one_line(error: BaseException, files: Collection[str]) -> str:
+    """Return an error in one line, and where it arose if that is in one of the user's files."""
     text = one_line(str(error))[:300]
     if isinstance(error, UserError):
         return text
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    places = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
+    place = f" ({Path(places[-1].filename).name}:{places[-1].lineno})" if places else ""
+    return (f"{type(error).__name__}: {text}" if text else type(error).__name__) + place
 
 
 def local_phase(group: Group, timed_steps: int, measuring: Measuring, rng: random.Random) -> Local | str:

@@ -120,7 +120,8 @@ def commands():
 
 
 @pytest.mark.parametrize("words", list(commands()))
-def test_a_command_on_a_page_parses(words):
+def test_a_command_on_a_page_parses(words, monkeypatch):
+    monkeypatch.chdir(ROOT / "examples" / "own-code")
     if "--help" not in words and not {"scipy", "logreg"} & set(re.findall(r"\w+", " ".join(words))):
         parsed(*words)
 

@@ -7,7 +7,7 @@ SECTIONS = {
     "Measure": {
         "run": "Measure a problem in one or more frameworks (the default).",
         "sweep": "Measure every combination of parameter values.",
-        "new": "Write a short plan file to start from.",
+        "new": "Write a short file to start from: functions, or a plan.",
         "plan show": "Show what a plan file would run, and how long it takes.",
         "plan run": "Run a plan file.",
         "submit": "Submit a plan file as a job, such as to Slurm.",

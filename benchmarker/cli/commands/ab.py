@@ -20,6 +20,7 @@ from benchmarker.cli.display.progress import Progress, progress_options, verbose
 from benchmarker.cli.options.case import case_options, store_options, take_measuring
 from benchmarker.cli.options.judging import judging_options, known_metric, rules_of, status_of, verdicts_of
 from benchmarker.cli.options.problem import ProblemCommand, ask, names_of, no_options
+from benchmarker.cli.options.target import targets
 from benchmarker.cli.options.types import Choice, Duration, Integer, Share, complete_plugin
 from benchmarker.comparing import matching
 from benchmarker.comparing.judge import Referee, compare
@@ -93,6 +94,10 @@ def command(
 
       benchmarker ab --problem=gemm --a=--framework=jax --b=--framework=torch
 
+    Two functions of your own files are compared by their names, A first:
+
+      benchmarker ab softmax.py:naive softmax.py:fused --n=4096
+
     By default the verdict is tested after 8, 11, 15, 20 and 30 rounds; --alpha is divided among these tests, so that
     repeated testing does not raise the rate of false verdicts. If there is no verdict by then, or within --budget, it
     is undecided.
@@ -100,13 +105,17 @@ def command(
     The exit status is 1 if every trial of a side failed, or if the verdict is one of --fail-on. With --strict it is 3
     if a verdict is provisional.
     """
+    sides: list[tuple[str, Sequence[str], str]] = [("--a", common, a), ("--b", common, b)]
+    if len(named := targets(common)) == 2:
+        others = [word for word in common if word not in named]
+        sides = [(target, [target, *others], own) for target, (_, _, own) in zip(named, sides, strict=True)]
     if not (common or a or b):
         raise no_options("ab --problem=gemm --a=--framework=jax --b=--framework=torch")
     rules, unwanted = rules_of(**judging), verdicts_of(fail_on)
     derive = load_metrics()
-    sides = [_case(name, common, words) for name, words in (("--a", a), ("--b", b))]
-    cases = [case for case, _ in sides]
-    if all(device == "auto" for _, device in sides):
+    decided = [_case(*side) for side in sides]
+    cases = [case for case, _ in decided]
+    if all(device == "auto" for _, device in decided):
         same_device(cases)
     known_metric(rules, derive(not_begun(cases[0])))
     trouble = duet_trouble(cases)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 PLURALS = {
     "frameworks": "framework",
     "problems": "problem",
+    "sources": "source",
     "workloads": "workload",
     "meters": "meter",
     "metrics": "metric",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -13,7 +14,7 @@ from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.display.progress import progress_options
 from benchmarker.cli.execution import continue_run, execute_plan, planned, preview, spread
 from benchmarker.cli.options.case import dry_run_option, spread_options, store_options
-from benchmarker.cli.options.types import complete_plan_file, results_option
+from benchmarker.cli.options.types import complete_plan_file, complete_plugin, results_option
 from benchmarker.formatting import clean
 from benchmarker.hooks import registry
 
@@ -57,24 +58,49 @@ m = [256, 512]
 
 @click.command("new")
 @click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--framework",
+    metavar="NAME",
+    shell_complete=complete_plugin("framework"),
+    help="Framework of a Python file. [default: one that is available here]",
+)
 @output_options(tables=False)
-def new_command(file: Path) -> Output:
-    """Write a short, commented plan file to start from: `benchmarker new plan.toml`.
+def new_command(file: Path, framework: str | None) -> Output:
+    """Write a short, commented file to start from: functions to measure, `new softmax.py`, or a plan, `new plan.toml`.
 
-    It measures a matrix product in the frameworks that are available here. An existing file is never replaced.
+    The plan measures a matrix product in the frameworks that are available here. An existing file is never replaced.
     """
-    if file.suffix != ".toml":
-        raise UserError(f"{file}: a plan is a TOML file; name it {file.with_suffix('.toml').name}")
     frameworks = [plugin.name for plugin in registry.registered("framework").values() if not registry.trouble(plugin)]
-    plan = PLAN.format(name=clean(str(file)), frameworks=json.dumps(frameworks))
+    if file.suffix == ".toml":
+        if framework:
+            raise UserError(f"{file}: a plan names its frameworks itself; leave --framework out")
+        content = PLAN.format(name=clean(str(file)), frameworks=json.dumps(frameworks))
+        use = f"`benchmarker plan show {file}` says what it would run"
+    else:
+        content = _functions(file, [framework] if framework else frameworks)
+        use = f"`benchmarker run {file}` measures what it defines"
     try:
         with file.open("x", encoding="utf-8") as created:
-            created.write(plan)
+            created.write(content)
     except FileExistsError:
         raise UserError(f"{file} exists already; name another file") from None
     except OSError as error:
         raise UserError(f"{file} cannot be written: {error.strerror}") from error
-    return Output([clean(f"wrote {file}: `benchmarker plan show {file}` says what it would run")], {"path": str(file)})
+    return Output([clean(f"wrote {file}: {use}")], {"path": str(file)})
+
+
+def _functions(file: Path, frameworks: Sequence[str]) -> str:
+    """Return a file of functions in the first of the frameworks that have an example; raises `UserError`."""
+    sources = [plugin.name for plugin in registry.registered("source").values()]
+    if file.suffix[1:] not in sources:
+        endings = ", ".join(f".{name}" for name in sources)
+        raise UserError(f"{file}: end it with {endings} for functions to measure, or .toml for a plan")
+    hook = registry.load([f"source{file.suffix}"]).hook
+    examples = (hook.write_example(name=file.name, framework=name) for name in frameworks)
+    example: str | None = next(filter(None, examples), None)
+    if example is None:
+        raise UserError(f"there is no example in {', '.join(frameworks)}")
+    return example
 
 
 @click.command("run")

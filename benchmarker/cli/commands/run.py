@@ -40,7 +40,14 @@ def run_options(trials: int) -> Callable[[_F], _F]:
             shell_complete=complete_plugins("framework"),
             help="Frameworks to measure.",
         ),
-        case_options(lists=("devices", "parallel")),
+        case_options(lists=("mode", "precision", "devices", "parallel")),
+        click.option(
+            "--axis",
+            "axes",
+            multiple=True,
+            metavar="NAME=VALUE[,VALUE...]",
+            help="Vary one parameter over these values.",
+        ),
         click.option(
             "--scaling",
             type=Several(Choice(get_args(Scaling))),
@@ -65,8 +72,11 @@ def run_options(trials: int) -> Callable[[_F], _F]:
 
 @click.command("run", cls=ProblemCommand, lists=True, example="run --framework=jax --problem=gemm")
 @run_options(trials=1)
-def run_command(trials: int, results: Path, resume: bool, dry_run: bool, **options: Any) -> Output:
+def run_command(axes: Sequence[str], trials: int, results: Path, resume: bool, dry_run: bool, **options: Any) -> Output:
     """Measure a problem in one or more frameworks; store a record for each trial and print a table.
+
+    Instead of a problem, name a Python file, FILE.py or FILE.py:FUNCTION, or a module, PACKAGE.MODULE:NAME: what it
+    defines is measured (docs/own-code.md).
 
     Each trial is a fresh process that checks the results against a float64 reference, builds, compiles, preheats or
     warms up, and times steps. Lists of frameworks, devices, strategies, scalings or options of the problem make one
@@ -74,7 +84,7 @@ def run_command(trials: int, results: Path, resume: bool, dry_run: bool, **optio
     are left out and reported. Records are stored in a new folder below --results. The exit status is 1 if a trial
     failed.
     """
-    return execute_plan(made(described(options, {}, trials=trials)), results, resume, dry_run)
+    return execute_plan(made(described(options, _axes(axes), trials=trials)), results, resume, dry_run)
 
 
 def described(options: dict[str, Any], axes: Mapping[str, Sequence[Any]], **plan: Any) -> Description:
@@ -107,9 +117,6 @@ def described(options: dict[str, Any], axes: Mapping[str, Sequence[Any]], **plan
 
 @click.command(
     "sweep", cls=ProblemCommand, lists=True, example="sweep --framework=jax,torch --problem=gemm --axis m=256,512"
-)
-@click.option(
-    "--axis", "axes", multiple=True, metavar="NAME=VALUE[,VALUE...]", help="Vary one parameter over these values."
 )
 @click.option(
     "--design",

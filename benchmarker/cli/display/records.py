@@ -13,8 +13,8 @@ from benchmarker.cli.display.cases import CaseColumns, case_columns
 from benchmarker.cli.display.energy import sensed_rows
 from benchmarker.cli.display.machine import machine_rows
 from benchmarker.cli.display.output import Part, Text
-from benchmarker.comparing.diagnosis import caches, executions, skewed, threads
-from benchmarker.comparing.disturbances import disturbances
+from benchmarker.comparing.diagnosis import caches, executions, skewed, threads, unchecked
+from benchmarker.comparing.disturbances import disturbances, suspicions
 from benchmarker.formatting import clean, count, si
 from benchmarker.hooks.launchers import named
 from benchmarker.hooks.names import name as name_of
@@ -58,7 +58,8 @@ def cases_output(
     table stands what failed, whether numbers of threads differ and, unless metrics are chosen, what profiled process
     groups exchange. Raises `UserError` if a chosen metric is unknown.
     """
-    skew = [] if chosen else skewed([record for group in groups for record in group.records])
+    records = [record for group in groups for record in group.records]
+    skew = [] if chosen else skewed(records)
     results.refuse_unknown(chosen, derive(groups[0].records[0]))
     cases = case_columns([group.factors for group in groups], wide=wide)
     yield from cases.shared
@@ -69,14 +70,16 @@ def cases_output(
     medians = [column.heading for column, _ in measured if not column.only]
     drop = [*spreads[:0:-1], *medians[:0:-1], "disturbed"]
     yield Table.of_columns([*cases.columns, *measured, *results.counts(groups)], drop=drop, remedy=remedy, ordered=True)
-    for note in skew:
+    for note in (*skew, *unchecked(records)):
         yield Text(f"  note: {note}", "    ")
     for group, words in zip(groups, cases.words, strict=True):
         for line in _failures(group, words or group.name):
             yield Text(line, "  ")
-    trials = [group.records for group in groups]
-    every = [record for records in trials for record in records]
-    for note in filter(None, (executions(group.records[0].case for group in groups), threads(trials), caches(every))):
+        for text in suspicions(group.records):
+            yield Text(f"SUSPECT {words or group.name}: {text}", "  ")
+    groups_of_trials = [group.records for group in groups]
+    cases_run = (group.records[0].case for group in groups)
+    for note in filter(None, (executions(cases_run), threads(groups_of_trials), caches(records))):
         yield Text(note, "  ")
     if not chosen:
         yield from _exchanges_output(groups, cases)
@@ -125,6 +128,7 @@ def trials_output(
 ) -> Iterator[Part]:
     """Yield a line for each trial, in order of time: its case, its number, the metrics, and whether it succeeded."""
     records = sorted((record for group in groups for record in group.records), key=lambda record: record.trial_id)
+    records = [record for group in groups for record in group.records]
     skew = [] if chosen else skewed(records)
     results.refuse_unknown(chosen, derive(records[0]))
     cases = case_columns([group.factors for group in groups], wide=wide)
@@ -225,9 +229,12 @@ def _how(record: Record) -> list[list[str]]:
         rows.append(
             [
                 "check",
-                f"{verdict}: error {record.check.error:.2g} ({record.check.output}), bound {record.check.bound:.2g}",
+                f"{verdict}: error {record.check.error:.2g} ({record.check.output}), bound {record.check.bound:.2g}, "
+                f"against {record.check.against}",
             ]
         )
+    elif record.error is None:
+        rows.append(["check", record.reasons["check"]])
     if record.preheat:
         heat = record.preheat
         rows.append(["preheat", f"{heat.outcome} after {count(heat.steps, 'step')}, {heat.duration_s:.1f} s"])
@@ -273,10 +280,17 @@ def _how(record: Record) -> list[list[str]]:
     if record.cost:
         cost = record.cost
         again = f" plus {si(cost.recomputed_flops, 'FLOP')} recomputed" if cost.recomputed_flops else ""
+        by = f" as {cost.source} counts" if cost.source in ("torch", "xla") else ""
         rows.append(
             [
                 "cost of a step",
-                f"{si(cost.flops, 'FLOP')}{again}, {si(cost.bytes, 'B')} at least, {count(cost.samples, 'sample')}",
+                ", ".join(
+                    (
+                        "FLOPs not known" if cost.flops is None else f"{si(cost.flops, 'FLOP')}{again}{by}",
+                        "bytes not known" if cost.bytes is None else f"{si(cost.bytes, 'B')} at least",
+                        count(cost.samples, "sample"),
+                    )
+                ),
             ]
         )
     rows += [*sensed_rows(record), *_profile(record)]

@@ -12,6 +12,7 @@ import click
 from benchmarker.api.case import CaseRequest
 from benchmarker.api.errors import UserError
 from benchmarker.api.problem import Problem
+from benchmarker.cli.options.target import expanded
 from benchmarker.cli.options.types import Choice, names_in
 from benchmarker.formatting import value_text
 from benchmarker.hooks import parameters, registry
@@ -72,6 +73,8 @@ class ProblemCommand(click.Command):
         """Parse with the problem's options; raises `UserError` if the problem is unknown."""
         if not args and self.example and not ctx.resilient_parsing:
             raise no_options(self.example)
+        if not self.argument:
+            args = expanded(args, every=self.lists)
         problem = _first(args) if self.argument else _named(args)
         try:
             options = self._options(problem) if problem else []

@@ -229,7 +229,7 @@ class TorchFramework(Framework):
     def is_finite(self, result: Any) -> bool:
         """Whether every floating-point or complex tensor in `result` is finite throughout."""
         leaves = torch.utils._pytree.tree_leaves(result)
-        return all(bool(torch.isfinite(leaf).all()) for leaf in leaves)
+        return all(bool(torch.isfinite(leaf).all()) for leaf in leaves if isinstance(leaf, torch.Tensor))
 
     def threads(self) -> int:
         """Return the number of threads in PyTorch's intra-op pool."""

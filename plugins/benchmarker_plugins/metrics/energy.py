@@ -21,12 +21,13 @@ def derive_metrics(record: Record) -> Mapping[str, Metric]:
 
     samples, tokens, flops = (cost.samples, cost.tokens, cost.flops) if cost else (None, None, None)
     no_tokens = f"{record.case.problem} has no tokens" if cost is not None and tokens is None else None
+    no_flops = record.reasons.get("cost.flops") if cost is not None else None
     per_step = joules / steps if joules is not None and steps else None
     total, idle = (energy.total_J, energy.idle_W) if energy else (None, None)
     return {
         "samples_per_J": Metric(per_joule(samples), "1/J", "higher", reason, headline=joules is not None, scored=True),
         "tokens_per_J": Metric(per_joule(tokens), "1/J", "higher", reason or no_tokens),
-        "flop_per_J": Metric(per_joule(flops), "FLOP/J", "higher", reason),
+        "flop_per_J": Metric(per_joule(flops), "FLOP/J", "higher", reason or no_flops),
         "energy_per_step_J": Metric(per_step, "J", "lower", reason),
         "energy_J": Metric(joules, "J", "lower", reason),
         "total_energy_J": Metric(total, "J", "lower", _why(record, total, "total_J")),

@@ -28,21 +28,29 @@ def derive_metrics(record: Record, ceilings: Ceilings) -> Mapping[str, Metric]:
     vendor = vendor_roof(record) if one else None
     no_vendor = reason or (None if vendor else "the vendor's peak is not in the data file")
     no_ceiling = reason or (None if measured else ceilings.lacking(record))
-    step_s, flops, bytes_ = 0.0, 0, 0
+    step_s, flops, bytes_ = 0.0, None, None
     if record.cost and record.blocks:
         durations_ns = record.blocks.duration_ns
         step_s = sum(durations_ns) / len(durations_ns) / record.blocks.steps_per_block / 1e9
         flops, bytes_ = record.cost.flops, record.cost.bytes
 
-    def share(time_s: float | None) -> float | None:
-        return time_s / step_s if time_s is not None and step_s else None
+    def share(work: int | None, rate: float | None, none: str | None, why: str) -> Metric:
+        least_s = work / rate if work is not None and rate else None
+        return Metric(least_s / step_s if least_s is not None and step_s else None, "1", "higher", none or why or None)
 
+    no_flops, no_bytes = (record.reasons.get(f"cost.{name}", "") for name in ("flops", "bytes"))
+    roof_s = measured.time_s(flops, bytes_) if measured and flops is not None and bytes_ is not None else None
     return {
-        "mfu": Metric(share(flops / vendor.flop_per_s if vendor else None), "1", "higher", no_vendor),
-        "mfu_measured": Metric(share(flops / measured.flop_per_s if measured else None), "1", "higher", no_ceiling),
-        "mbu": Metric(share(bytes_ / vendor.bytes_per_s if vendor else None), "1", "higher", no_vendor),
-        "mbu_measured": Metric(share(bytes_ / measured.bytes_per_s if measured else None), "1", "higher", no_ceiling),
-        "roof_share": Metric(share(measured.time_s(flops, bytes_) if measured else None), "1", "higher", no_ceiling),
+        "mfu": share(flops, vendor.flop_per_s if vendor else None, no_vendor, no_flops),
+        "mfu_measured": share(flops, measured.flop_per_s if measured else None, no_ceiling, no_flops),
+        "mbu": share(bytes_, vendor.bytes_per_s if vendor else None, no_vendor, no_bytes),
+        "mbu_measured": share(bytes_, measured.bytes_per_s if measured else None, no_ceiling, no_bytes),
+        "roof_share": Metric(
+            roof_s / step_s if roof_s is not None and step_s else None,
+            "1",
+            "higher",
+            no_ceiling or no_flops or no_bytes or None,
+        ),
         **_predicted(record, measured, no_ceiling),
     }
 

@@ -26,5 +26,5 @@ def test_nothing_is_replaced(command, tmp_path):
 
 
 def test_other_places_are_refused_in_one_line(command):
-    assert "plan.py: a plan is a TOML file; name it plan.toml" in command("new", "plan.py").stderr
+    assert "plan.toml: a plan names its frameworks itself" in command("new", "plan.toml", "--framework=jax").stderr
     assert "no/plan.toml cannot be written: No such file or directory" in command("new", "no/plan.toml").stderr

@@ -1,0 +1,157 @@
+"""Code of the user: a Python file or module whose functions and classes are cases of one problem.
+
+`code` says what such a file consists of, `arguments` takes the arrays out of what its functions take and return, and
+`checks` compares results. The other modules run the functions in each framework.
+"""
+
+import importlib
+import importlib.util
+import random
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, make_dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import numpy as np
+from msgspec import Meta
+
+from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, Source, UserError, Work, hookimpl
+from benchmarker_problems.own import arguments
+from benchmarker_problems.own.code import GIVEN, ITEM_SIZE, SEED, Code, read
+from benchmarker_problems.own.example import FRAMEWORKS, SOFTMAX
+
+DIGITS = 12
+"""Digits of a file's digest in the name of its module."""
+FUNCTION = "function"
+"""The option that names what is measured of a file."""
+
+
+@dataclass(frozen=True)
+class Own(Problem):
+    """A function or class of a file; `code` is what the file has, read without running it."""
+
+    cost_formula = "flops, bytes and samples as the file defines them; otherwise FLOPs as the framework counts them"
+    cache = "rotate"
+    code: ClassVar[Code]
+    function: str
+
+    def scopes(self, mode: Mode) -> Mapping[str, int]:
+        """Return the function, the only part but for the optimizer."""
+        return {self.function: 1, **({"optimizer": 1} if mode == "training" else {})}
+
+    def cost(self, mode: Mode, precision: str) -> Cost:
+        """Raise `UserError`: only a process that runs the file knows the work of a step."""
+        raise UserError(f"the work of {self.code.name} is not known before it runs")
+
+    def parts(self, mode: Mode, precision: str) -> Mapping[str, Work]:
+        """Return nothing: the work is not known here."""
+        return {}
+
+    def refuse(self, mode: Mode) -> None:
+        """Raise `UserError` for training of anything but a class that has a loss."""
+        if mode == "training" and self.function not in self.code.trained:
+            raise UserError(f"{self.code.name}:{self.function} has no method `loss`, which training needs")
+
+    def data(self, precision: str, rng: np.random.Generator, batches: int) -> Data:
+        """Call `inputs` once for each set, with seeds of its own, and take its arrays to the host."""
+        return arguments.taken(self.code.name, [self._arguments(rng) for _ in range(batches)], precision)
+
+    def small(self) -> Self:
+        """Return the same size: code of unknown users may not work at another, and is checked as it is timed."""
+        return self
+
+    def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
+        """Yield nothing: a workload has its own reference, in its framework."""
+        return iter(())
+
+    @property
+    def module(self) -> ModuleType:
+        """The file, imported into this process."""
+        return imported(self.code)
+
+    def options_of(self, function: str) -> dict[str, Any]:
+        """Return the options that a helper takes, or the `__init__` of a class, by name."""
+        parameters = {**self.code.functions, **self.code.helpers}[function]
+        return {each.name: getattr(self, each.name) for each in parameters if each.name not in GIVEN}
+
+    def helper(self, name: str, precision: str) -> Any:
+        """Return what a helper such as `flops` says of these options; None if the file does not have it."""
+        if name not in self.code.helpers:
+            return None
+        takes_size = any(each.name == ITEM_SIZE for each in self.code.helpers[name])
+        size = {ITEM_SIZE: PRECISIONS[precision].parameter_bytes} if takes_size else {}
+        return getattr(self.module, name)(**self.options_of(name), **size)
+
+    def made(self, function: str) -> Callable[..., Any]:
+        """Return a function of the file, or an object of a class with its options."""
+        defined: Callable[..., Any] = getattr(self.module, function)
+        return defined(**self.options_of(function)) if function in self.code.classes else defined
+
+    @property
+    def model(self) -> str | None:
+        """The function that the others are held to, `reference` or the first; None if this is the first itself."""
+        if "reference" in self.code.helpers:
+            return "reference"
+        first = next(iter(self.code.functions))
+        return first if first != self.function else None
+
+    def _arguments(self, rng: np.random.Generator) -> Any:
+        if "inputs" not in self.code.helpers:
+            return ()
+        seed = int(rng.integers(2**31))
+        np.random.seed(seed)
+        random.seed(seed)
+        if torch := sys.modules.get("torch"):
+            torch.manual_seed(seed)
+        takes_seed = any(each.name == SEED for each in self.code.helpers["inputs"])
+        return self.module.inputs(**self.options_of("inputs"), **({SEED: seed} if takes_seed else {}))
+
+
+def imported(code: Code) -> ModuleType:
+    """Import a file, with its folder on the path, or the module of this name; each content once."""
+    if not code.name.endswith(".py"):
+        return importlib.import_module(code.name)
+    name = f"own_{code.path.stem}_{code.sha256[:DIGITS]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    sys.path.insert(0, str(code.path.parent))
+    spec = importlib.util.spec_from_file_location(name, code.path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+@hookimpl
+def define_problem(name: str, path: Path) -> type[Problem]:
+    """Return the problem of a file: which of its functions, and the options that it takes."""
+    code = read(name, path)
+    several = tuple(code.functions)
+    fields: list[Any] = [
+        (FUNCTION, Annotated[Literal[several], Meta(description="what of the file is measured")], several[0])
+    ]
+    for option, default in code.options.items():
+        fields.append(
+            (option, Annotated[type(default), Meta(description=f"as {name} takes it")], field(default=default))
+        )
+    namespace = {
+        "summary": code.summary or f"functions of {name}",
+        "code": code,
+        "frameworks": code.frameworks,
+        "source": Source(name, code.sha256),
+    }
+    return make_dataclass("Own", fields, bases=(Own,), frozen=True, namespace=namespace)
+
+
+@hookimpl
+def write_example(name: str, framework: str) -> str | None:
+    """Return the content of a file to start from; None if there is none in this framework."""
+    words = FRAMEWORKS.get(framework)
+    return SOFTMAX.format(name=name, **words) if words else None

@@ -1,0 +1,164 @@
+"""Functions and modules of the user in PyTorch."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import FlopCounterMode
+
+from benchmarker import FLOATS, PRECISIONS, Case, CountedBy, Support, Workload, hookimpl
+from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
+from benchmarker_problems.own import Own
+from benchmarker_problems.own.arguments import Inputs, Place, placed, results
+from benchmarker_problems.own.workload import Calls, workload
+from benchmarker_problems.steps import ADAMW
+from benchmarker_problems.steps.torch import adamw
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+@hookimpl
+def describe_workload() -> Support:
+    """Return every floating-point type; a file may not support all of them."""
+    return Support(dict.fromkeys(("inference", "forward_backward", "training"), FLOATS))
+
+
+@hookimpl
+def build_workload(framework: TorchFramework, case: Case, problem: Own, data: Inputs) -> Workload:
+    """Build a step: a call of the function; with backward also its gradients, or a step of AdamW on a module's loss."""
+    return workload(_TorchCalls(framework, case, problem, data), data)
+
+
+class _TorchCalls(Calls[Arguments]):
+    framework: TorchFramework
+
+    def made(self, function: str, precision: str) -> Any:
+        """Return the function, or the module on the device, in the type of the precision."""
+        torch.manual_seed(self.case.seed)
+        made: Any = self.problem.made(function)
+        return (
+            made.to(self.framework.device, DTYPES[PRECISIONS[precision].parameter]) if self.has_weights(made) else made
+        )
+
+    def put(self, batch: Mapping[str, np.ndarray], precision: str) -> Arguments:
+        """Return the arguments, which have gradients if these are asked for."""
+        self.differentiable: list[str] = []
+
+        def tensor(place: Place) -> Tensor:
+            value = batch[place.name]
+            made = self.framework.put(value, _dtype(value, place, precision))
+            if self.case.mode != "forward_backward" or not (made.is_floating_point() or made.is_complex()):
+                return made
+            self.differentiable.append(place.name)
+            return made.requires_grad_()
+
+        return placed(self.template, tensor)
+
+    def step(self, function: Any, *, compiled: bool) -> Callable[[Arguments], Any]:
+        """Return a step in the mode of the case."""
+        if self.case.mode == "training":
+            return self._training(function, compiled)
+
+        def scoped(arguments: Arguments) -> Any:
+            with scope(self.problem.function):
+                return function(*arguments[0], **arguments[1])
+
+        call = self.framework.compiled(scoped, compiled)
+        if self.case.mode == "forward_backward":
+            return self._backward(function, call)
+
+        def inference(arguments: Arguments) -> Any:
+            with torch.no_grad():
+                return call(arguments)
+
+        return inference
+
+    def _backward(self, function: Any, call: Callable[[Arguments], Any]) -> Callable[[Arguments], Any]:
+        """Return a step that also computes the gradients of inputs and weights, from random ones of the results."""
+        weights = dict(function.named_parameters()) if self.has_weights(function) else {}
+        cotangents: list[Tensor] = []
+
+        def step(arguments: Arguments) -> dict[str, Any]:
+            result = call(arguments)
+            outputs = _differentiable(result)
+            if not cotangents:
+                rng = np.random.default_rng(self.case.seed)
+                cotangents.extend(self.framework.put(rng.standard_normal(leaf.shape), leaf.dtype) for leaf in outputs)
+            several = [*_differentiable(arguments), *weights.values()]
+            gradients = torch.autograd.grad(outputs, several, cotangents, allow_unused=True, materialize_grads=True)
+            names = [*self.differentiable, *weights]
+            return {"result": result, "gradients": dict(zip(names, gradients, strict=True))}
+
+        return step
+
+    def _training(self, model: Any, compiled: bool) -> Callable[[Arguments], Tensor]:
+        """Return a step of AdamW on the loss of a module, which is its result."""
+        loss_of, optimizer = self.framework.compiled(model.loss, compiled), adamw(model, ADAMW)
+
+        def step(arguments: Arguments) -> Tensor:
+            with scope(self.problem.function):
+                loss = loss_of(*arguments[0], **arguments[1])
+                loss.backward()
+            with scope("optimizer"):
+                optimizer.step()
+                optimizer.zero_grad()
+            return loss.detach()  # type: ignore[no-any-return]
+
+        return step
+
+    def outputs(self, result: Any) -> Mapping[str, np.ndarray]:
+        """Return the results, and the gradients as `d_` and their names."""
+        if self.case.mode != "forward_backward":
+            return results(result, Tensor)
+        gradients = {f"d_{name}": value for name, value in results(result["gradients"], Tensor).items()}
+        return {**results(result["result"], Tensor), **gradients}
+
+    def has_weights(self, function: Any) -> bool:
+        """Whether it is a module."""
+        return isinstance(function, nn.Module)
+
+    def contents(self, arguments: Arguments) -> list[np.ndarray]:
+        """Return copies of the tensors."""
+        tensors = [leaf for leaf in tree_leaves(arguments) if isinstance(leaf, Tensor)]
+        return [tensor.detach().to("cpu", torch.float64, copy=True).numpy() for tensor in tensors]
+
+    def overwrite(self, arguments: Arguments, batch: Mapping[str, np.ndarray]) -> bool:
+        """Copy the contents into the tensors."""
+        places: list[str] = []
+        placed(self.template, lambda place: places.append(place.name))
+        tensors = [leaf for leaf in tree_leaves(arguments) if isinstance(leaf, Tensor)]
+        with torch.no_grad():
+            for tensor, place in zip(tensors, places, strict=True):
+                tensor.copy_(torch.from_numpy(np.ascontiguousarray(batch[place])))
+        return True
+
+    def flops(self, function: Any, arguments: Arguments) -> tuple[int, CountedBy] | None:
+        """Count those of matrix products and convolutions."""
+        with FlopCounterMode(display=False) as counter:
+            if self.case.mode != "forward_backward":
+                self.step(function, compiled=False)(arguments)
+            else:  # the counter does not support `autograd.grad` in a module
+                outputs = _differentiable(function(*arguments[0], **arguments[1]))
+                torch.autograd.backward(outputs, [torch.ones_like(output) for output in outputs])
+        for tensor in (*_differentiable(arguments), *(function.parameters() if self.has_weights(function) else ())):
+            tensor.grad = None
+        return (counter.get_total_flops(), "torch") if counter.get_total_flops() else None
+
+
+def _differentiable(value: Any) -> list[Tensor]:
+    """Return the tensors in a value that have gradients."""
+    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor) and leaf.requires_grad]
+
+
+def _dtype(value: np.ndarray, place: Place, precision: str) -> torch.dtype | None:
+    """Return the type of an array on the device; None for that which it has on the host."""
+    if value.dtype.kind == "c":
+        return torch.complex128 if precision == "fp64" else torch.complex64
+    if value.dtype.kind != "f":
+        return None
+    if place.dtype is not None and precision != "fp64":
+        return getattr(torch, place.dtype)  # type: ignore[no-any-return]
+    return DTYPES[PRECISIONS[precision].parameter]

@@ -1,0 +1,153 @@
+"""A function of the user as a workload: its steps, what they are held to, and the work that they do."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from itertools import cycle
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from benchmarker import PRECISIONS, Case, Counted, CountedBy, Data, Exact, Framework, Workload, relative_error
+from benchmarker_problems.own import Own, protection
+from benchmarker_problems.own.arguments import Inputs
+
+MARGIN = 4.0
+"""How much larger an error may be than that of what a function is held to, computed in the same precision."""
+ROUNDOFFS = 32
+"""Unit roundoffs that are allowed if what a function is held to cannot be computed in that precision."""
+STEPS = {"inference": 1, "forward_backward": 1, "training": 3}
+"""Steps that a check compares, by mode."""
+
+_FORMULA: CountedBy = "formula"
+S = TypeVar("S")
+Outputs = Mapping[str, np.ndarray]
+
+
+class Calls(ABC, Generic[S]):
+    """How one framework calls functions in the mode of a case; S is a set of arguments on its device."""
+
+    def __init__(self, framework: Framework, case: Case, problem: Own, data: Inputs) -> None:
+        self.framework = framework
+        self.case = case
+        self.problem = problem
+        self.template = data.template
+
+    @abstractmethod
+    def made(self, function: str, precision: str) -> Any:
+        """Return a function of the file, or an object of a class with weights from the case's seed."""
+
+    @abstractmethod
+    def put(self, batch: Outputs, precision: str) -> S:
+        """Return a set of arguments on the device."""
+
+    @abstractmethod
+    def step(self, function: Any, *, compiled: bool) -> Callable[[S], Any]:
+        """Return a step that calls the function in the mode of the case."""
+
+    @abstractmethod
+    def outputs(self, result: Any) -> Outputs:
+        """Return the results of a step by name on the host, in float64."""
+
+    @abstractmethod
+    def has_weights(self, function: Any) -> bool:
+        """Whether a function has weights of its own."""
+
+    @abstractmethod
+    def contents(self, arguments: S) -> list[np.ndarray] | None:
+        """Return what is in a set of arguments now; None if the framework's arrays are immutable."""
+
+    @abstractmethod
+    def overwrite(self, arguments: S, batch: Outputs) -> bool:
+        """Write other contents into the memory of a set of arguments; returns whether the framework can."""
+
+    @abstractmethod
+    def flops(self, function: Any, arguments: S) -> tuple[int, CountedBy] | None:
+        """Count the FLOPs of a step; None if the framework counts none."""
+
+    def fp64(self) -> AbstractContextManager[object]:
+        """Let the framework compute in float64."""
+        return self.framework.fp64()
+
+
+class Measured(Generic[S]):
+    """One function under measurement: its sets of inputs, and what its results are held to."""
+
+    def __init__(self, calls: Calls[S], data: Data) -> None:
+        self.calls = calls
+        self.data = data
+        self.sets = [calls.put(batch, calls.case.precision) for batch in data.batches]
+        function = calls.made(calls.problem.function, calls.case.precision)
+        self.has_weights = calls.has_weights(function)
+        self.call = calls.step(function, compiled=calls.case.compile)
+
+    @property
+    def against(self) -> str | None:
+        """The function that this one is held to, maybe itself in float64 if it has weights; None if there is none."""
+        problem = self.calls.problem
+        return problem.function if self.has_weights and problem.model != "reference" else problem.model
+
+    def expected(self, number: int) -> list[Outputs]:
+        """Return the results that so many sets of inputs should have, one after the other, computed in float64."""
+        assert self.against is not None
+        with self.calls.fp64():
+            step = self.calls.step(self.calls.made(self.against, "fp64"), compiled=False)
+            return [self.calls.outputs(step(self.calls.put(batch, "fp64"))) for batch in self.data.batches[:number]]
+
+    def exact(self) -> Exact | str:
+        """Return what the function is held to, or why there is nothing."""
+        problem, mode = self.calls.problem, self.calls.case.mode
+        if self.against is None:
+            alone = "it is the first of its file" if len(problem.code.functions) > 1 else "it is alone in its file"
+            return f"{problem.function} was not checked: there is no `reference`, and {alone}"
+        steps = self.expected(STEPS[mode])
+        words = "itself" if self.against == problem.function else self.against
+        return Exact(steps, self.bounds(steps[0]), f"{words} in fp64")
+
+    def bounds(self, expected: Outputs) -> dict[str, float]:
+        """Return the largest relative error of each result that is right.
+
+        That is what the file says, or a small multiple of the error of what the function is held to in this precision.
+        """
+        calls, types = self.calls, PRECISIONS[self.calls.case.precision]
+        assert self.against is not None
+        if (given := calls.problem.helper("bound", calls.case.precision)) is not None:
+            return dict.fromkeys(expected, float(given))
+        try:
+            step = calls.step(calls.made(self.against, types.name), compiled=False)
+            observed = calls.outputs(step(calls.put(self.data.batches[0], types.name)))
+        except Exception:  # noqa: BLE001 - what others are held to need not work in every precision
+            return dict.fromkeys(expected, max(types.bound, ROUNDOFFS * types.roundoff))
+        return {
+            name: max(types.bound, MARGIN * relative_error(observed[name], values)) for name, values in expected.items()
+        }
+
+    def counted(self) -> Counted:
+        """Return the work of a step as the file states it, or as the framework counts it."""
+        calls, problem = self.calls, self.calls.problem
+        flops, source = problem.helper("flops", calls.case.precision), _FORMULA
+        if flops is None and (
+            by_framework := calls.flops(calls.made(problem.function, calls.case.precision), self.sets[0])
+        ):
+            flops, source = by_framework
+        samples = problem.helper("samples", calls.case.precision)
+        return Counted(
+            flops=None if flops is None else int(flops),
+            bytes=None if (moved := problem.helper("bytes", calls.case.precision)) is None else int(moved),
+            samples=1 if samples is None else int(samples),
+            source=source if flops is not None else None,
+        )
+
+
+def workload(calls: Calls[Any], data: Data) -> Workload:
+    """Return the workload of a function: each step calls it with the next of the sets of inputs."""
+    measured = Measured(calls, data)
+    turns, call = cycle(measured.sets), measured.call
+    return Workload(
+        step=lambda: call(next(turns)),
+        outputs=calls.outputs,
+        exact=measured.exact,
+        counted=measured.counted(),
+        verify=lambda _: protection.trouble(measured),
+        suspicions=lambda: protection.suspicions(measured),
+    )

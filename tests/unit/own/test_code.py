@@ -1,0 +1,116 @@
+"""What a user's file has to measure, read without running it."""
+
+import sys
+import textwrap
+
+import pytest
+
+from benchmarker import UserError
+from benchmarker.hooks import parameters, registry
+from benchmarker_problems.own import code
+
+
+@pytest.fixture
+def read(tmp_path):
+    def read(content):
+        path = tmp_path / "file.py"
+        path.write_text(textwrap.dedent(content))
+        return code.read("file.py", path)
+
+    return read
+
+
+def test_functions_and_classes_are_measured_and_helpers_imports_and_private_names_are_not(read):
+    found = read(
+        '''
+        """Sorts.
+
+        More."""
+        from math import sqrt
+        import torch
+        def inputs(n=2**10, kind="a", flag=True, x=-1.5): ...
+        def reference(x): ...
+        def flops(n): ...
+        def first(x): ...
+        def _hidden(x): ...
+        class Second:
+            def __init__(self, n, depth=3): ...
+            def loss(self, x): ...
+        '''
+    )
+    assert list(found.functions) == ["first", "Second"]
+    assert set(found.helpers) == {"inputs", "reference", "flops"}
+    assert found.options == {"n": 1024, "kind": "a", "flag": True, "x": -1.5, "depth": 3}
+    assert (found.classes, found.trained, found.frameworks) == ({"Second"}, {"Second"}, ("torch",))
+    assert found.summary == "Sorts."
+
+
+def test_a_class_has_the_options_and_the_loss_of_its_base(read):
+    found = read("class A:\n  def __init__(self, n=1): ...\n  def loss(self): ...\nclass B(A):\n  def f(self): ...")
+    assert (found.trained, found.options) == ({"A", "B"}, {"n": 1})
+
+
+def test_all_decides_what_is_public(read):
+    assert list(read("__all__ = ['_b']\ndef a(): ...\ndef _b(): ...").functions) == ["_b"]
+
+
+@pytest.mark.parametrize(
+    ("imports", "frameworks"),
+    [
+        ("import torch.nn", ("torch",)),
+        ("import triton", ("torch",)),
+        ("from jax import numpy", ("jax",)),
+        ("from flax import nnx", ("jax",)),
+        ("import numpy", ("numpy",)),
+        ("", ("numpy",)),
+        ("import jax\nimport torch", ("torch", "jax")),
+        ("from . import torch", ("numpy",)),
+    ],
+)
+def test_the_framework_is_the_one_that_is_imported(read, imports, frameworks):
+    assert read(f"{imports}\ndef f(): ...").frameworks == frameworks
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("def f(:", r"file\.py:1: invalid syntax"),
+        ("x = 1", "no public function or class"),
+        ("def inputs(): ...", "no public function or class"),
+        ("def f(x): ...", "no `inputs`, but f takes arguments"),
+        ("def inputs(n): ...\ndef f(x): ...", r"inputs takes n, which has no default"),
+        ("def inputs(n=None): ...\ndef f(x): ...", r"inputs takes n, which has no default"),
+        ("def inputs(n=open('x')): ...\ndef f(x): ...", r"inputs takes n, which has no default"),
+        ("def inputs(n=1): ...\ndef flops(m): ...\ndef f(x): ...", r"flops takes m, which has no default"),
+        ("def inputs(n=1): ...\nclass C:\n  def __init__(self, n=2): ...", "n has two defaults"),
+    ],
+)
+def test_a_file_that_cannot_be_measured_is_refused_in_one_line(read, content, message):
+    with pytest.raises(UserError, match=message) as refused:
+        read(content)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_file_is_a_problem_with_its_options_and_is_not_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.py").write_text("raise SystemExit\nimport torch\ndef inputs(n=8): ...\ndef f(x): ...\n")
+    kind = registry.problem("own.py")
+    assert [(field.option, field.default) for field in parameters.fields(kind)] == [("--function", "f"), ("--n", 8)]
+    assert registry.implementing("own.py") == ["torch"]
+    assert kind.source is not None
+    assert kind.source.path == "own.py"
+
+
+def test_a_module_of_a_package_is_a_problem(tmp_path, monkeypatch):
+    package = tmp_path / "ownpackage"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise SystemExit\n")
+    (package / "layers.py").write_text("def f(): ...\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert registry.implementing("ownpackage.layers") == ["numpy"]
+    assert "ownpackage" not in sys.modules
+
+
+def test_a_file_that_does_not_exist_is_named():
+    with pytest.raises(UserError, match=r"absent/softmax\.py: no such file"):
+        registry.problem("absent/softmax.py")

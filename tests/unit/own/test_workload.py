@@ -1,0 +1,211 @@
+"""Functions of a user's file as workloads: their modes, what they are held to, their work, and what fools a clock."""
+
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarker import UserError, open_bench
+from benchmarker_problems.own import protection
+
+CHEATS = Path(__file__).parents[2] / "fixtures" / "cheats.py"
+TORCH = """
+import torch
+from torch import nn
+def inputs(n=6, m=5): return torch.randn(n, m), torch.randn(n, m)
+def reference(x, y): return torch.tanh(x) * y
+def product(x, y): return torch.tanh(x) * y
+def wrong(x, y): return torch.tanh(x) * y * 1.001
+class Model(nn.Module):
+    def __init__(self, m=5, hidden=7):
+        super().__init__()
+        self.a, self.b = nn.Linear(m, hidden), nn.Linear(hidden, m)
+    def forward(self, x, y): return self.b(torch.tanh(self.a(x))) * y
+    def loss(self, x, y): return ((self(x, y) - y) ** 2).mean()
+"""
+JAX = """
+import jax.numpy as jnp
+import numpy as np
+def inputs(n=6, m=5, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((n, m)), rng.standard_normal((n, m)), 2
+def reference(x, y, power): return jnp.tanh(x) ** power * y
+def product(x, y, power): return jnp.tanh(x) ** power * y
+def matmul(x, y, power): return x @ y.T
+def flops(n, m): return 2 * n * n * m
+def samples(n): return n
+"""
+NUMPY = """
+import numpy as np
+def inputs(n=50): return {"x": np.random.standard_normal(n)}
+def first(x): return np.sort(x)
+def second(x): return np.array(sorted(x))
+def bytes(n): return 16 * n
+def bound(): return 0.25
+"""
+
+
+@pytest.fixture
+def opened(tmp_path, monkeypatch):
+    """Open a function of a file with this content in a framework, and build its workload."""
+    monkeypatch.chdir(tmp_path)
+
+    def opened(content, framework, function, **options):
+        Path("own.py").write_text(textwrap.dedent(content))
+        bench = open_bench("own.py", framework, "cpu", function=function, **options)
+        return bench.build(bench.problem, bench.data(bench.problem, 4))
+
+    return opened
+
+
+def checked(workload):
+    """What the results of a workload are off by, in bounds, and against what."""
+    exact = workload.exact()
+    errors = {}
+    for expected in exact.steps:
+        outputs = workload.outputs(workload.step())
+        assert outputs.keys() == expected.keys()
+        for name, values in expected.items():
+            error = np.linalg.norm(outputs[name] - values) / np.linalg.norm(values)
+            errors[name] = max(errors.get(name, 0), error / exact.bounds[name])
+    return errors, exact.against
+
+
+@pytest.mark.parametrize(
+    ("content", "framework", "function", "mode", "outputs", "against"),
+    [
+        (TORCH, "torch", "product", "inference", {"result"}, "reference in fp64"),
+        (TORCH, "torch", "product", "forward_backward", {"result", "d_0", "d_1"}, "reference in fp64"),
+        (TORCH, "torch", "Model", "training", {"result"}, "reference in fp64"),
+        (JAX, "jax", "product", "inference", {"result"}, "reference in fp64"),
+        (JAX, "jax", "product", "forward_backward", {"result", "d_0", "d_1"}, "reference in fp64"),
+        (NUMPY, "numpy", "second", "inference", {"result"}, "first in fp64"),
+    ],
+)
+def test_a_right_function_is_right_in_every_mode(opened, content, framework, function, mode, outputs, against):
+    if mode == "training":
+        content, against = content.replace("def reference", "def _reference"), "itself in fp64"
+    workload = opened(content, framework, function, mode=mode)
+    errors, what = checked(workload)
+    assert errors.keys() == outputs
+    assert max(errors.values()) <= 1
+    assert what == against
+    assert workload.verify(None) is None
+
+
+@pytest.mark.parametrize("precision", ["fp64", "bf16", "fp16"])
+@pytest.mark.parametrize(("content", "framework"), [(TORCH, "torch"), (JAX, "jax")])
+def test_a_right_function_is_right_in_every_precision(opened, content, framework, precision):
+    errors, _ = checked(opened(content, framework, "product", precision=precision))
+    assert max(errors.values()) <= 1
+
+
+def test_a_wrong_function_is_wrong(opened):
+    errors, _ = checked(opened(TORCH, "torch", "wrong"))
+    assert errors["result"] > 100
+
+
+def test_gradients_of_a_module_have_the_names_of_its_weights(opened):
+    workload = opened(TORCH.replace("def reference", "def _reference"), "torch", "Model", mode="forward_backward")
+    errors, against = checked(workload)
+    assert errors.keys() == {"result", "d_0", "d_1", "d_a.weight", "d_a.bias", "d_b.weight", "d_b.bias"}
+    assert max(errors.values()) <= 1
+    assert against == "itself in fp64"
+
+
+def test_training_takes_a_class_with_a_loss(opened):
+    with pytest.raises(UserError, match=r"own\.py:product has no method `loss`"):
+        opened(TORCH, "torch", "product").__class__  # noqa: B018
+        open_bench("own.py", "torch", "cpu", function="product").problem.refuse("training")
+
+
+def test_what_the_file_states_of_the_bound_holds(opened):
+    assert opened(NUMPY, "numpy", "second").exact().bounds == {"result": 0.25}
+
+
+def test_the_first_of_a_file_without_a_reference_is_not_checked_and_says_why(opened):
+    assert opened(NUMPY, "numpy", "first").exact() == (
+        "first was not checked: there is no `reference`, and it is the first of its file"
+    )
+
+
+def test_flops_are_those_of_the_file_or_as_the_framework_counts_them(opened):
+    """One product of [n, m] and [m, n] has 2·n·n·m FLOPs; PyTorch counts as many, and XLA none of another kind."""
+    by_file = opened(JAX, "jax", "matmul", n=8, m=4).counted
+    assert (by_file.flops, by_file.samples, by_file.source) == (2 * 8 * 8 * 4, 8, "formula")
+    by_xla = opened(JAX.replace("def flops", "def _flops"), "jax", "matmul", n=8, m=4).counted
+    assert (by_xla.flops, by_xla.source) == (2 * 8 * 8 * 4, "xla")
+    matmul = "import torch\ndef inputs(n=8, m=4): return torch.randn(n, m), torch.randn(m, n)\n"
+    by_torch = opened(matmul + "def f(x, y): return x @ y", "torch", "f").counted
+    assert (by_torch.flops, by_torch.source, by_torch.bytes) == (2 * 8 * 8 * 4, "torch", None)
+    assert opened(NUMPY, "numpy", "first").counted.bytes == 16 * 50
+    assert opened(NUMPY, "numpy", "first").counted.flops is None
+
+
+def test_flops_of_a_backward_pass_are_those_of_three_products(opened):
+    """The gradient of each of two factors is a product of the same size."""
+    matmul = "import torch\ndef inputs(n=8, m=4): return torch.randn(n, m), torch.randn(m, n)\n"
+    counted = opened(matmul + "def f(x, y): return x @ y", "torch", "f", mode="forward_backward").counted
+    assert counted.flops == 3 * 2 * 8 * 8 * 4
+
+
+def test_a_file_that_changed_after_planning_is_refused(opened, tmp_path):
+    import msgspec
+
+    from benchmarker import Bench
+
+    opened(NUMPY, "numpy", "first")
+    case = open_bench("own.py", "numpy", "cpu", function="first").case
+    with pytest.raises(UserError, match=r"own\.py changed after the run was planned"):
+        Bench(msgspec.structs.replace(case, source="0" * 64))
+
+
+FOUND = {
+    "nothing_computed": "exact",
+    "in_a_shorter_type": "exact",
+    "lazy_result": "not an array of its framework",
+    "writes_to_its_inputs": "writes to its inputs",
+    "first_result_for_ever": "returns an earlier result",
+    "kept_by_id": "returns an earlier result",
+    "kept_by_pointer_and_a_sample": "times as long on inputs that it has never seen",
+    "same_memory_again": "results share memory",
+    "kept_after_the_sixth_call": "times as long on inputs that it has never seen",
+    "kept_by_a_sample": "times as long on inputs that it has never seen",
+    "replaces_the_clock": "replaced the clock time.perf_counter_ns",
+    "thread_beside": "its thread beside runs beside",
+}
+"""What finds each cheat."""
+
+
+@pytest.mark.parametrize(("cheat", "finds"), [*FOUND.items(), ("honest", None)])
+def test_cheats_are_found_and_what_is_honest_is_not(cheat, finds, monkeypatch):
+    monkeypatch.setattr(time, "perf_counter_ns", time.perf_counter_ns)
+    bench = open_bench(str(CHEATS), "torch", "cpu", function=cheat)
+    workload = bench.build(bench.problem, bench.data(bench.problem, 4))
+    bench.problem.module._stop.clear()
+    if finds == FOUND["lazy_result"]:
+        with pytest.raises(RuntimeError, match=finds):
+            workload.outputs(workload.step())
+        return
+    if finds == "exact":
+        assert max(checked(workload)[0].values()) > 100
+        return
+    for _ in range(9):
+        workload.step()
+    said = workload.verify(None) or " ".join(workload.suspicions())
+    assert finds in said if finds else not said
+    bench.problem.module._stop.set()
+
+
+def test_every_cheat_is_tried():
+    kind = open_bench(str(CHEATS), "torch", "cpu", function="honest").problem
+    assert set(kind.code.functions) == {*FOUND, "honest"}
+
+
+def test_too_few_pairs_show_nothing(monkeypatch):
+    monkeypatch.setattr(protection, "PAIRS", 5)
+    bench = open_bench(str(CHEATS), "torch", "cpu", function="kept_by_a_sample")
+    workload = bench.build(bench.problem, bench.data(bench.problem, 4))
+    assert workload.suspicions() == []
