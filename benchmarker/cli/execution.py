@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.cases import case_columns
-from benchmarker.cli.display.output import Output, Part, Text, print_text
+from benchmarker.cli.display.output import Output, print_text
 from benchmarker.cli.display.progress import Progress, working
-from benchmarker.cli.display.records import as_plain, cases_output
 from benchmarker.cli.options.case import PAUSE_S
 from benchmarker.comparing import disturbances
+from benchmarker.display.cases import case_columns
+from benchmarker.display.records import as_plain, cases_output
+from benchmarker.display.result import Part, Text
 from benchmarker.formatting import count, duration_text
 from benchmarker.hooks import launchers
 from benchmarker.hooks.cases import Cases
@@ -125,8 +126,8 @@ def _parts(records: Sequence[Record], derive: Derive, plan: Plan) -> Iterator[Pa
     yield from cases_output(cases, derive, remedy="`show --wide` shows")
     yield from left_out_output(plan)
     if independent := [one for one in cases if one.factors["independent"]]:
-        from benchmarker.cli.display.scaling import devices_output
         from benchmarker.comparing.scaling import scalings
+        from benchmarker.display.scaling import devices_output
 
         yield ""
         yield from devices_output(scalings(independent, derive).devices)

@@ -97,13 +97,20 @@ def latex(table: Table) -> str:
 
 def html(table: Table) -> str:
     """Return an HTML page with one table, which other pages can include."""
-    columns, rows = table.printed
     lines = [
         '<!doctype html>\n<meta charset="utf-8">',
         f"<title>{escape(clean(table.title or 'Table'))}</title>",
         "<style>table { border-collapse: collapse } th, td { padding: 0.2em 0.6em; text-align: left }"
         " caption { text-align: left; font-weight: bold } .number { text-align: right; white-space: nowrap }"
         " thead { border-bottom: 1px solid }</style>",
+    ]
+    return "\n".join(lines) + "\n" + html_table(table)
+
+
+def html_table(table: Table) -> str:
+    """Return a table with its notes as a piece of a page."""
+    columns, rows = table.printed
+    lines = [
         "<table>",
         *([f"<caption>{escape(clean(table.title))}</caption>"] if table.title else []),
         "<thead>",

@@ -6,6 +6,8 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
+WIDEST = 56
+"""Longer names are shortened in tables without --wide; JSON and CSV contain them in full."""
 _EMPTY = re.compile(r"^void |\bat::native::|\(anonymous namespace\)::")
 """Parts of C++ names that tell nothing: what a kernel returns, and the name spaces of PyTorch's kernels."""
 _WORD = re.compile(r"[^\W_]+")

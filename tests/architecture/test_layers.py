@@ -34,6 +34,7 @@ LAYERS = [
     "procurement",
     "fleet",
     "report",
+    "display",
     "cli",
 ]
 """Packages of the core by stage; each imports only itself and what stands before it."""

@@ -14,8 +14,7 @@ import click
 
 from benchmarker.api.case import Case
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.comparisons import family_output
-from benchmarker.cli.display.output import Output, Text, output_options
+from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.display.progress import Progress, progress_options, verbose, working
 from benchmarker.cli.options.case import case_options, store_options, take_measuring
 from benchmarker.cli.options.judging import judging_options, known_metric, rules_of, status_of, verdicts_of
@@ -24,6 +23,8 @@ from benchmarker.cli.options.target import targets
 from benchmarker.cli.options.types import Choice, Duration, Integer, Share, complete_plugin
 from benchmarker.comparing import matching
 from benchmarker.comparing.judge import Referee, compare
+from benchmarker.display.comparisons import family_output
+from benchmarker.display.result import Text
 from benchmarker.hooks import launchers
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.machine import gpus

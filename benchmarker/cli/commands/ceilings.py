@@ -11,12 +11,13 @@ import msgspec
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.ceiling_measurement import QUICK_NOTE, keep, measure_quickly, plan_of
-from benchmarker.cli.display.output import ALL, OUTPUT, Output, Part, Text, output_options
+from benchmarker.cli.display.output import ALL, OUTPUT, Output, output_options
 from benchmarker.cli.display.progress import Progress, progress_options
 from benchmarker.cli.options.case import case_options
 from benchmarker.cli.options.problem import names_of
 from benchmarker.cli.options.results import tell_unread
 from benchmarker.cli.options.types import Integer, frameworks_option, names_in, refuse_given, results_option
+from benchmarker.display.result import Part, Text
 from benchmarker.formatting import duration_text, si
 from benchmarker.hooks import registry
 from benchmarker.machine.vendor_peaks import peak

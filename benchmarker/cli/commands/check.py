@@ -11,11 +11,12 @@ import msgspec
 
 from benchmarker.api.case import MODES
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import Output, Part, output_options
+from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.display.progress import progress_options, working
 from benchmarker.cli.options.case import WHAT, case_options
 from benchmarker.cli.options.problem import ProblemCommand, ask, names_of
 from benchmarker.cli.options.types import Integer, frameworks_option
+from benchmarker.display.result import Part
 from benchmarker.hooks import registry
 from benchmarker.machine import gpus
 from benchmarker.planning.capabilities import abilities

@@ -9,8 +9,7 @@ from typing import Any, get_args
 import click
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.comparisons import classical_output, family_output, speedups_output
-from benchmarker.cli.display.output import ALL, Output, View, output_options, verbose_option
+from benchmarker.cli.display.output import ALL, Output, View, most_notes, output_options, verbose_option
 from benchmarker.cli.options.judging import judging_options, known_metric, rules_of, status_of, verdicts_of
 from benchmarker.cli.options.results import pool_option, refuse_empty, results_argument, tell_unread, traces_of
 from benchmarker.cli.options.types import Choice, File
@@ -18,6 +17,7 @@ from benchmarker.comparing import matching, profiled_parts
 from benchmarker.comparing.judge import classical, compare
 from benchmarker.comparing.notes import suite_notes
 from benchmarker.comparing.results import Level
+from benchmarker.display.comparisons import classical_output, family_output, speedups_output
 from benchmarker.formatting import clean
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.records import store
@@ -140,10 +140,11 @@ def command(
     )
     tables = [table for match in made.matches if (table := classical(match))] if described else []
     status = 1 if faults else status_of([*family.comparisons, *family.geometric_means], unwanted, strict)
+    most = most_notes(verbose=verbose)
     if speedup:
-        parts = speedups_output(family, wide=view.wide, verbose=verbose)
+        parts = speedups_output(family, wide=view.wide, most_notes=most)
     else:
-        parts = family_output(family, wide=view.wide, verbose=verbose, tabular=not view.is_text)
+        parts = family_output(family, wide=view.wide, verbose=verbose, tabular=not view.is_text, most_notes=most)
     described_parts = classical_output(tables, tests=classically) if tables else ()
     data = {"family": family, **({"classical": tables} if described else {})}
     return Output(chain(parts, described_parts), data, status)

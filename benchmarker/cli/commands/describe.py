@@ -13,11 +13,12 @@ from click.core import ParameterSource
 from benchmarker.api.case import MODES, CaseRequest
 from benchmarker.api.errors import UserError
 from benchmarker.api.problem import parameter_count_of
-from benchmarker.cli.display.output import Output, Part, Text, output_options
+from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.case import case_options
 from benchmarker.cli.options.problem import ProblemCommand, problem_of
 from benchmarker.cli.options.types import complete_plugin
+from benchmarker.display.result import Part, Text
 from benchmarker.formatting import clean, count, si, value_text
 from benchmarker.hooks import parameters, registry
 from benchmarker.machine import gpus

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
-from benchmarker.cli.display.machine import machine_rows
-from benchmarker.cli.display.output import Output, Text, output_options
+from benchmarker.cli.display.output import Output, output_options
+from benchmarker.display.machine import machine_rows
+from benchmarker.display.result import Text
 from benchmarker.formatting import clean
 from benchmarker.machine import description
 from benchmarker.tables.table import Table

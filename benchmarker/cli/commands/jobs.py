@@ -12,8 +12,9 @@ import click
 import msgspec
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import Output, Part, Text, View, output_options, print_output
+from benchmarker.cli.display.output import Output, View, output_options, print_output
 from benchmarker.cli.options.types import Integer, Several, complete_plan_file, complete_plugin, results_option
+from benchmarker.display.result import Part, Text
 from benchmarker.formatting import clean, count
 from benchmarker.hooks.launchers import load_launcher
 from benchmarker.records import store

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 import click
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import ALL, Output, Part, Text, output_options
+from benchmarker.cli.display.output import ALL, Output, output_options
 from benchmarker.cli.display.progress import Line, progress_options, working
 from benchmarker.cli.options.case import suite_options
 from benchmarker.cli.options.judging import alpha_option, delta_option
 from benchmarker.cli.options.results import results_argument
 from benchmarker.cli.options.types import File, Integer, complete_plan_file, complete_suite, results_option
 from benchmarker.comparing.results import DELTAS
+from benchmarker.display.result import Part, Text
 from benchmarker.files import atomic
 from benchmarker.fleet import run, values
 from benchmarker.fleet.doubts import sentence

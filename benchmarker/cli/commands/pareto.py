@@ -8,12 +8,13 @@ from pathlib import Path
 import click
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.cases import case_columns
-from benchmarker.cli.display.output import ALL, Output, Part, Text, output_options
+from benchmarker.cli.display.output import ALL, Output, output_options
 from benchmarker.cli.options.results import mixed_output, pool_option, read_cases, results_argument
 from benchmarker.cli.options.types import names_in
 from benchmarker.comparing.diagnosis import executions, skewed
 from benchmarker.comparing.pareto import Candidate, Front, by_work, front
+from benchmarker.display.cases import case_columns
+from benchmarker.display.result import Part, Text
 from benchmarker.formatting import count, part
 from benchmarker.hooks.cases import Cases, Configuration
 from benchmarker.hooks.metrics import load_metrics

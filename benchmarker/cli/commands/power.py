@@ -14,18 +14,11 @@ from rich import text as rich_text
 from rich.live import Live
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.machine import HEADINGS, amount
-from benchmarker.cli.display.output import (
-    Output,
-    Part,
-    Text,
-    View,
-    console,
-    output_options,
-    print_json_line,
-)
+from benchmarker.cli.display.output import Output, View, console, output_options, print_json_line
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.types import Duration
+from benchmarker.display.machine import HEADINGS, amount
+from benchmarker.display.result import Part, Text
 from benchmarker.formatting import clean, si
 from benchmarker.power import samplers
 from benchmarker.power.live import Sensor, sensors, take

@@ -12,12 +12,13 @@ import click
 from benchmarker.api.errors import UserError
 from benchmarker.api.precision import PRECISIONS
 from benchmarker.cli.ceiling_measurement import measure_option, measure_quickly
-from benchmarker.cli.display.output import Output, Part, Text, output_options
+from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.options.case import WORK, case_options
 from benchmarker.cli.options.problem import ProblemCommand, problem_of
 from benchmarker.cli.options.results import tell_unread
 from benchmarker.cli.options.roof import roof_option, roof_output
 from benchmarker.cli.options.types import File, Number
+from benchmarker.display.result import Part, Text
 from benchmarker.files.atomic import Fault
 from benchmarker.formatting import si
 from benchmarker.hooks import parameters, registry

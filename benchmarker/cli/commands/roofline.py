@@ -12,8 +12,8 @@ from msgspec import structs
 from benchmarker.api.errors import UserError
 from benchmarker.api.precision import PRECISIONS
 from benchmarker.cli.ceiling_measurement import is_lacking_here, measure_option, measured_for
-from benchmarker.cli.display.output import TOP, Output, Part, Text, output_options
-from benchmarker.cli.display.profiles import WIDEST, from_result
+from benchmarker.cli.display.output import TOP, Output, output_options
+from benchmarker.cli.display.profiles import from_result
 from benchmarker.cli.options.results import (
     mixed_output,
     pool_option,
@@ -24,12 +24,13 @@ from benchmarker.cli.options.results import (
 )
 from benchmarker.cli.options.roof import roof_option, roof_output
 from benchmarker.cli.options.types import Choice, output_option
+from benchmarker.display.result import Part, Text
 from benchmarker.formatting import clean, count, si
 from benchmarker.hooks.cases import Cases
 from benchmarker.records import ceilings
 from benchmarker.roofline.model import BEYOND, Level, beyond, of_trace, rooflines
 from benchmarker.roofline.roofs import named_roof
-from benchmarker.tables.shortening import apart
+from benchmarker.tables.shortening import WIDEST, apart
 from benchmarker.tables.table import Cell, Column, Shown, Table, number
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ import click
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import Output, output_options
-from benchmarker.cli.display.scaling import scalings_output
 from benchmarker.cli.options.results import pool_option, read_cases, results_argument
 from benchmarker.cli.options.types import output_option
 from benchmarker.comparing.scaling import scalings
+from benchmarker.display.scaling import scalings_output
 from benchmarker.formatting import clean
 from benchmarker.hooks.metrics import cached, load_metrics
 from benchmarker.records import store

@@ -1,1 +1,1 @@
-"""Records, comparisons and sensors as text for a terminal."""
+"""Results as text for a terminal, and progress."""

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarker.cli.display.output import Output, Part, Text
+from benchmarker.cli.display.output import Output
+from benchmarker.display.result import Part, Text
 from benchmarker.formatting import part, rounded, si
 from benchmarker.serving.doubts import doubts
 from benchmarker.serving.latency import LATENCIES, Figures, figures_of

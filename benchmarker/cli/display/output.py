@@ -21,6 +21,7 @@ from rich.console import Console
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.options.types import Choice, Integer
+from benchmarker.display.result import Part, Text
 from benchmarker.files import atomic
 from benchmarker.files.atomic import as_json as encoded_json
 from benchmarker.formatting import clean
@@ -31,6 +32,8 @@ from benchmarker.tables.table import Table
 _F = TypeVar("_F", bound=Callable[..., Any])
 TOP = 30
 """Rows of a table of a profile unless --top gives another number."""
+MOST_NOTES = 6
+"""Notes on several comparisons that a terminal shows without --verbose."""
 ALL = 0
 """The number for --top that leaves no row out."""
 TEXT = "text"
@@ -45,23 +48,6 @@ WIDE = "Show every column and all parameters, even if lines are longer than the 
 verbose_option = click.option(
     "-v", "--verbose", is_flag=True, help="Also print the tests, p-values, corrections and measures of noise."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Text:
-    """A sentence; on a terminal it wraps, with an indent of the lines after the first, and may have a colour.
-
-    With `err`, it is printed on standard error in one line.
-    """
-
-    text: str
-    indent: str = ""
-    colour: str = ""
-    err: bool = False
-
-
-Part = Table | Text | str
-"""What is printed of a result: a table, a sentence, or lines as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +278,11 @@ def print_text(text: str, indent: str = "", colour: str = "", *, err: bool = Fal
 def width() -> int | None:
     """Return the width of the terminal, or None if standard output is none."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def most_notes(*, verbose: bool) -> int | None:
+    """Return how many notes on several comparisons are printed: on a terminal a few, unless `verbose`."""
+    return None if verbose or width() is None else MOST_NOTES
 
 
 def painted(text: str, colour: str) -> str:

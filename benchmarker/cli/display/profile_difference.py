@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import Output, Part, Text
+from benchmarker.cli.display.output import Output
 from benchmarker.cli.display.profiles import column_of, frame_table, from_result, notes_on, plain
+from benchmarker.display.result import Part, Text
 from benchmarker.formatting import si
 from benchmarker.tables.table import Column, Table, number
 

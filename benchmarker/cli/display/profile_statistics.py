@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import TOP, Output, Part, View, output_options
+from benchmarker.cli.display.output import TOP, Output, View, output_options
 from benchmarker.cli.display.profile_difference import difference_output
 from benchmarker.cli.display.profile_filters import filter_options
 from benchmarker.cli.display.profiles import (
@@ -26,6 +26,7 @@ from benchmarker.cli.display.profiles import (
     warnings,
 )
 from benchmarker.cli.options.types import Choice
+from benchmarker.display.result import Part
 from benchmarker.formatting import scale
 from benchmarker.tables.layout import shown
 from benchmarker.tables.table import Column, Filled, Table

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from benchmarker.cli.display.output import Part, Text
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.types import Choice
 from benchmarker.comparing.profiled_parts import OUTSIDE
+from benchmarker.display.result import Part, Text
 from benchmarker.formatting import count, si
-from benchmarker.tables.shortening import apart
+from benchmarker.tables.shortening import WIDEST, apart
 from benchmarker.tables.table import Column, Filled, Shown, Table, cell_text, number
 
 if TYPE_CHECKING:
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-WIDEST = 56
-"""Longer names are shortened in tables without --wide; JSON and CSV contain them in full."""
 NAMES = ("name", "op", "opcode", "scope", "program", "leaf", "device", "track", "result")
 """Columns of names, which are shortened if they are too long; other texts wrap."""
 _NULLABLE = ("phase", "shapes", "launch")

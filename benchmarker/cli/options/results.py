@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import Part, Text
+from benchmarker.display.result import Part, Text
 from benchmarker.formatting import clean
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, get_args
 
 import click
 
-from benchmarker.cli.display.output import Part, Text
 from benchmarker.cli.options.types import Choice
+from benchmarker.display.result import Part, Text
 from benchmarker.formatting import si
 from benchmarker.roofline.roofs import Source
 

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 import click
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import Output, Part, Text, output_options
-from benchmarker.cli.display.profiles import WIDEST, causal_option, from_result
+from benchmarker.cli.display.output import Output, output_options
+from benchmarker.cli.display.profiles import causal_option, from_result
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.results import result_argument
 from benchmarker.cli.options.types import File, Folder, output_option
+from benchmarker.display.result import Part, Text
 from benchmarker.formatting import clean, count, si
-from benchmarker.tables.shortening import shortened
+from benchmarker.tables.shortening import WIDEST, shortened
 from benchmarker.tables.table import Cell, Shown, Table, number
 from benchmarker.traces.annotated import write
 

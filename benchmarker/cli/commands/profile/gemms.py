@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 import click
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import TOP, Output, Part, Text, output_options
+from benchmarker.cli.display.output import TOP, Output, output_options
 from benchmarker.cli.display.profiles import column_of, frame_table, headline, notes_on, plain
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.results import result_argument
 from benchmarker.cli.options.roof import roof_option
 from benchmarker.cli.options.types import Choice
+from benchmarker.display.result import Part, Text
 from benchmarker.formatting import count, si
 from benchmarker.records import ceilings
 from benchmarker.roofline.roofs import measured_roof, named_roof, vendor_roof

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from benchmarker.cli.display.output import TOP, Output, Part, Text, output_options
+from benchmarker.cli.display.output import TOP, Output, output_options
 from benchmarker.cli.display.profiles import notes_on
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.results import results_argument
+from benchmarker.display.result import Part, Text
 from benchmarker.formatting import count, si
 from benchmarker.tables.table import NOTHING, Cell, Column, Shown, Table, number
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchmarker.cli.display.output import TOP, Output, Part, Text, output_options, width
+from benchmarker.cli.display.output import TOP, Output, output_options, width
 from benchmarker.cli.display.profile_difference import difference_output
 from benchmarker.cli.display.profile_filters import UNKNOWN, filter_options
 from benchmarker.cli.display.profiles import cell, frame_table, headline, notes_on, plain
@@ -18,6 +18,7 @@ from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.results import pool_option, results_argument
 from benchmarker.cli.options.types import Choice
 from benchmarker.comparing.profiled_parts import OUTSIDE
+from benchmarker.display.result import Part, Text
 from benchmarker.formatting import clean
 from benchmarker.records.profile import Scope
 from benchmarker.tables import terminal

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchmarker.cli.display.output import TOP, Output, Part, Text, output_options
+from benchmarker.cli.display.output import TOP, Output, output_options
 from benchmarker.cli.display.profile_filters import device_option, step_option
 from benchmarker.cli.display.profiles import (
     NAMES,
@@ -22,6 +22,7 @@ from benchmarker.cli.display.profiles import (
 )
 from benchmarker.cli.options.results import result_argument
 from benchmarker.cli.options.types import Choice
+from benchmarker.display.result import Part, Text
 from benchmarker.formatting import count, si
 from benchmarker.tables.table import Table, number
 

@@ -10,9 +10,10 @@ import click
 import msgspec
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import Output, Part, Text, View, output_options, width
+from benchmarker.cli.display.output import Output, View, output_options, width
 from benchmarker.cli.options.results import pool_option, results_argument, tell_unread
 from benchmarker.cli.options.types import File, Share
+from benchmarker.display.result import Part, Text
 from benchmarker.files import atomic
 from benchmarker.formatting import clean, count, si
 from benchmarker.hooks.cases import Cases

@@ -10,11 +10,11 @@ import msgspec
 from benchmarker.api.case import Case
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import ALL, Output, output_options, verbose_option
-from benchmarker.cli.display.scores import scores_output
 from benchmarker.cli.options.judging import status_of, strict_option
 from benchmarker.cli.options.results import pool_option, refuse_empty, results_argument, tell_unread
 from benchmarker.cli.options.types import File, names_in
 from benchmarker.comparing.results import Rules
+from benchmarker.display.scores import scores_output
 from benchmarker.formatting import clean
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.procurement import completeness, sides

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchmarker.cli.display.output import Output, Part, output_options
+from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.display.progress import progress_options, working
 from benchmarker.cli.execution import execute_plan, made, spread
 from benchmarker.cli.options.case import dry_run_option, spread_options, store_options, suite_options
 from benchmarker.cli.options.types import complete_suite, complete_suite_or_plan_file
+from benchmarker.display.result import Part
 from benchmarker.formatting import clean, count
 from benchmarker.planning import factors, suites
 from benchmarker.procurement import submission

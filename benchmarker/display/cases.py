@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from benchmarker.cli.display.output import Text
+from benchmarker.display.result import Text
 from benchmarker.hooks.names import names
 from benchmarker.records.factors import DEFAULTS, label, text, varying
 from benchmarker.records.sides import SIDE

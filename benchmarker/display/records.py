@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from benchmarker.cli.display.cases import CaseColumns, case_columns
-from benchmarker.cli.display.energy import sensed_rows
-from benchmarker.cli.display.machine import machine_rows
-from benchmarker.cli.display.output import Part, Text
 from benchmarker.comparing.diagnosis import caches, executions, skewed, threads, unchecked
 from benchmarker.comparing.disturbances import disturbances, suspicions
+from benchmarker.display.cases import CaseColumns, case_columns
+from benchmarker.display.energy import sensed_rows
+from benchmarker.display.machine import machine_rows
+from benchmarker.display.result import Part, Text
 from benchmarker.formatting import clean, count, si
 from benchmarker.hooks.launchers import named
 from benchmarker.hooks.names import name as name_of

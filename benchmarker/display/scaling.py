@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from benchmarker.cli.display.output import Part, Text
 from benchmarker.comparing.scaling_results import sentence, shared_notes, shown
+from benchmarker.display.result import Part, Text
 from benchmarker.formatting import count, rounded
 from benchmarker.records.step_times import longer
 from benchmarker.tables.table import NOTHING, Column, Filled, Shown, Table, interval, number

@@ -6,8 +6,6 @@ import string
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from benchmarker.cli.display.comparisons import COLOURS
-from benchmarker.cli.display.output import Part, Text
 from benchmarker.comparing.formatting import (
     FROM_PAIRS,
     few_runs,
@@ -19,6 +17,8 @@ from benchmarker.comparing.formatting import (
     verdict,
     words_of,
 )
+from benchmarker.display.comparisons import COLOURS
+from benchmarker.display.result import Part, Text
 from benchmarker.formatting import part, si
 from benchmarker.procurement.ranking import BETTER, WORSE, in_words
 from benchmarker.procurement.score import coverage, terms_of

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from benchmarker.cli.display.output import Part, Text, width
-from benchmarker.cli.display.profiles import WIDEST
 from benchmarker.comparing.formatting import (
     DOUBTS,
     FROM_PAIRS,
@@ -25,9 +23,10 @@ from benchmarker.comparing.formatting import (
 )
 from benchmarker.comparing.profiled_parts import AXES
 from benchmarker.comparing.results import METHODS
+from benchmarker.display.result import Part, Text
 from benchmarker.formatting import si
 from benchmarker.records.factors import label, text
-from benchmarker.tables.shortening import shortened
+from benchmarker.tables.shortening import WIDEST, shortened
 from benchmarker.tables.table import NOTHING, P_VALUE, Cell, Column, Filled, Shown, Table, interval, number
 
 if TYPE_CHECKING:
@@ -37,19 +36,22 @@ if TYPE_CHECKING:
 
 COLOURS = {"faster": "green", "better": "green", "slower": "red", "worse": "red", "undecided": "yellow", "same": ""}
 """Colours of the verdicts."""
-MOST_NOTES = 6
-"""Notes that a terminal shows without --verbose."""
 _LETTERS = tuple(enumerate("AB"))
 LONGEST = 16
 """Longest name of a side that is the heading of its column."""
 
 
 def family_output(
-    family: Family, *, wide: bool = False, verbose: bool = False, tabular: bool = False
+    family: Family,
+    *,
+    wide: bool = False,
+    verbose: bool = False,
+    tabular: bool = False,
+    most_notes: int | None = None,
 ) -> Iterator[Part]:
     """Yield one comparison as a paragraph, several as a table; one also as a table if `tabular`.
 
-    `verbose` adds the tests.
+    `verbose` adds the tests; `most_notes` limits the notes on several to the most frequent ones.
     """
     comparisons = family.comparisons
     if len(comparisons) == 1:
@@ -57,7 +59,7 @@ def family_output(
         if tabular:
             yield _table(comparisons, wide=wide, verbose=verbose)
     elif comparisons:
-        yield from _several_output(family, wide=wide, verbose=verbose)
+        yield from _several_output(family, most_notes, wide=wide, verbose=verbose)
     yield from _left_out_output(family)
 
 
@@ -106,7 +108,7 @@ def _part(each: Comparison) -> str:
     return label({name: shortened(text(value), WIDEST) for name, value in each.case.items()}, AXES["kernel"])
 
 
-def _several_output(family: Family, *, wide: bool, verbose: bool) -> Iterator[Part]:
+def _several_output(family: Family, most_notes: int | None, *, wide: bool, verbose: bool) -> Iterator[Part]:
     comparisons = family.comparisons
     first, terms = comparisons[0], Terms.of(comparisons[0])
     yield from _means_output(family, terms, verbose=verbose)
@@ -123,7 +125,7 @@ def _several_output(family: Family, *, wide: bool, verbose: bool) -> Iterator[Pa
         yield Text(f"  B/A with its {percent(first.level)} interval; {corrected}; δ {percent(first.delta)}", "    ")
         for method in dict.fromkeys(each.method for each in comparisons):
             yield Text(f"  {METHODS[method]}", "    ")
-    yield from _notes_output(comparisons, verbose=verbose)
+    yield from _notes_output(comparisons, most_notes)
 
 
 def _headings(comparisons: Sequence[Comparison]) -> tuple[str, str] | None:
@@ -202,8 +204,8 @@ def _cases(comparisons: Sequence[Comparison], *, wide: bool) -> list[Filled]:
     return filled
 
 
-def _notes_output(comparisons: Sequence[Comparison], *, verbose: bool) -> Iterator[Part]:
-    """Yield each note once with the comparisons that it applies to; a terminal shows the most frequent ones."""
+def _notes_output(comparisons: Sequence[Comparison], most_notes: int | None) -> Iterator[Part]:
+    """Yield each note once with the comparisons that it applies to, at most so many, the most frequent first."""
     about: dict[str, list[str]] = {}
     several = len({each.contender for each in comparisons}) > 1
     for each in comparisons:
@@ -211,7 +213,7 @@ def _notes_output(comparisons: Sequence[Comparison], *, verbose: bool) -> Iterat
         for note in _doubts(each):
             about.setdefault(note, []).append(" ".join(filter(None, [each.name, _part(each), sides])))
     notes = sorted(about.items(), key=lambda pair: -len(pair[1]))
-    shown = notes if verbose or width() is None else notes[:MOST_NOTES]
+    shown = notes[:most_notes]
     for note, names in shown:
         where = "all" if len(names) == len(comparisons) else ", ".join(names[:3])
         more = f" and {len(names) - 3} more" if where != "all" and len(names) > 3 else ""
@@ -220,7 +222,7 @@ def _notes_output(comparisons: Sequence[Comparison], *, verbose: bool) -> Iterat
         yield f"  and {len(notes) - len(shown)} more notes; --verbose shows them"
 
 
-def speedups_output(family: Family, *, wide: bool = False, verbose: bool = False) -> Iterator[Part]:
+def speedups_output(family: Family, *, wide: bool = False, most_notes: int | None = None) -> Iterator[Part]:
     """Yield speed-ups over the baseline, a row per case and a column per contender; `?` marks undecided ones."""
     comparisons, first = family.comparisons, family.comparisons[0]
     about = f"speed-up over {short(first.baseline)} by {measure(first.metric)}"
@@ -236,7 +238,7 @@ def speedups_output(family: Family, *, wide: bool = False, verbose: bool = False
     if means and cases:
         rows.append(["geometric mean", *[None] * (len(cases) - 1), *(means.get(name, NOTHING) for name in contenders)])
     yield Table.of([*(column for column, _ in cases), *contenders], rows, cut=["kernel", "scope"])
-    yield from _notes_output(comparisons, verbose=verbose)
+    yield from _notes_output(comparisons, most_notes)
     yield from _left_out_output(family)
 
 

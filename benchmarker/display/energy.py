@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarker.cli.display.machine import HEADINGS, amount
+from benchmarker.display.machine import HEADINGS, amount
 from benchmarker.formatting import count, si
 from benchmarker.power.energy import SHORT_S
 from benchmarker.power.live import label

@@ -1,0 +1,77 @@
+"""What commands and functions give: tables and sentences in order, and the values behind them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from benchmarker.files.atomic import as_json
+from benchmarker.formatting import clean
+from benchmarker.tables.formats import html_table
+from benchmarker.tables.table import Table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A sentence; on a terminal it wraps, with an indent of the lines after the first, and may have a colour.
+
+    With `err`, it is printed on standard error in one line.
+    """
+
+    text: str
+    indent: str = ""
+    colour: str = ""
+    err: bool = False
+
+
+Part = Table | Text | str
+"""What is printed of a result: a table, a sentence, or lines as they are."""
+
+
+class Result(ABC):
+    """What a function of the library returns: the tables, sentences and values that the command of its name prints."""
+
+    @property
+    @abstractmethod
+    def data(self) -> Any:
+        """The value that the command prints as JSON."""
+
+    @abstractmethod
+    def parts(self) -> Iterator[Part]:
+        """Yield the tables and sentences that the command prints, in order."""
+
+    @abstractmethod
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a row for each trial, comparison or score."""
+
+    def to_dict(self) -> Any:
+        """Return what the command prints with `--json`, as dictionaries, lists, numbers and texts."""
+        return msgspec.json.decode(as_json(self.data))
+
+    @property
+    def tables(self) -> list[Table]:
+        """The tables that the command prints."""
+        return [part for part in self.parts() if isinstance(part, Table)]
+
+    def _repr_html_(self) -> str:
+        """Return the tables and sentences as HTML for a notebook, which needs no network."""
+        return html(self.parts())
+
+
+def html(parts: Iterable[Part]) -> str:
+    """Return tables and sentences as a piece of a page."""
+    pieces = []
+    for part in parts:
+        if isinstance(part, Table):
+            pieces.append(html_table(part))
+        elif text := clean(part.text if isinstance(part, Text) else part).strip():
+            pieces.append(f"<p>{escape(text)}</p>\n")
+    return "".join(pieces)
