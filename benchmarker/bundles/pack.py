@@ -2,6 +2,7 @@
 
 <run id>/<every file of the run>
 <run id>/ceilings.json       the measured ceilings of its devices, if known on this machine
+<run id>/source/...          the user's files that were measured, if asked for
 <run id>/environment.json    the machines, the software and the devices in the records, each with its trials
 <run id>/manifest.json       the files in the bundle, with size and SHA-256, and the files left out
 
@@ -30,8 +31,10 @@ from benchmarker.bundles.manifest import FORMAT_VERSION, MAX_FILES, Manifest, Pa
 from benchmarker.bundles.redact import Redactor
 from benchmarker.bundles.run_files import ANNOTATED, in_folder, read_run
 from benchmarker.files import atomic, regular
+from benchmarker.hooks import registry
 from benchmarker.records import ceilings, store
 from benchmarker.records.ceilings import Ceiling, DeviceKey, key_of
+from benchmarker.records.factors import DIGITS
 from benchmarker.records.record import Record
 from benchmarker.version import __version__
 
@@ -87,16 +90,25 @@ class Bundled:
 
 
 def bundle(
-    folder: Path, output: Path | None = None, *, profiles: bool = True, redact: bool = False, key: Path | None = None
+    folder: Path,
+    output: Path | None = None,
+    *,
+    profiles: bool = True,
+    source: bool = False,
+    redact: bool = False,
+    key: Path | None = None,
 ) -> Bundled | tuple[Remark, ...]:
     """Pack the run in `folder` into a zip (by default RUN_ID.zip in the working directory), completely or not at all.
 
-    Without `profiles`, event tables and profiler files are left out, and the manifest lists them. With `redact`, hosts
+    Without `profiles`, event tables and profiler files are left out, and the manifest lists them. With `source`, the
+    user's files that were measured are packed, which must be here as they were. With `redact`, hosts
     and graphics cards get pseudonyms, and files that may name them in other ways are left out too. With `key`, an SSH
     key signs the zip. If the plan or a record is damaged, or a record belongs to another run, nothing is written and
     the faults are returned. Raises `UserError` if `folder` does not contain a run, if another process is using it, if
     the zip cannot be signed, or if it cannot be written.
     """
+    if source and redact:
+        raise UserError("--with-source packs files as they are, which may contain names; leave it or --redact out")
     with _still(folder):
         earlier = _earlier(folder)
         files, left_out = _survey(folder, profiles, earlier)
@@ -106,10 +118,13 @@ def bundle(
                 "--no-profiles leaves event tables and profiler files out"
             )
         environment, devices, redactor = Environment(), set[DeviceKey | None](), Redactor() if redact else None
+        own = set[tuple[str, str]]()
 
         def seen(record: Record) -> None:
             environment.add(record)
             devices.add(key_of(record))
+            if record.case.source:
+                own.add((record.case.problem, record.case.source))
             if redactor:
                 redactor.learn(record)
 
@@ -125,6 +140,8 @@ def bundle(
         sources: dict[str, Path | bytes] = {path: folder / path for path in files}
         if store.CEILINGS not in files and (known := _ceilings(devices)):
             sources[store.CEILINGS] = ceilings.encode(known)
+        if source:
+            sources |= _own_files(own)
         sources[store.ENVIRONMENT] = atomic.encode(environment)
         if redactor:
             left_out = redactor.withhold(sources, left_out)
@@ -160,6 +177,20 @@ def sha256_of(file: BufferedReader | BufferedRandom) -> str:
 def _ceilings(devices: Collection[DeviceKey | None]) -> list[Ceiling]:
     """Return the ceilings of these devices that are stored on this machine."""
     return [ceiling for ceiling in ceilings.known().known if ceiling.device in devices]
+
+
+def _own_files(measured: Collection[tuple[str, str]]) -> dict[str, Path | bytes]:
+    """Return the user's files by their paths in the bundle; raises `UserError` if one is not as it was measured."""
+    if not measured:
+        raise UserError("the run measured no file of yours; leave --with-source out")
+    files: dict[str, Path | bytes] = {}
+    for problem, sha256 in sorted(measured):
+        file = registry.source_file(problem)
+        content = file.read_bytes() if file else b""
+        if hashlib.sha256(content).hexdigest() != sha256:
+            raise UserError(f"{problem} is not here as it was measured; leave --with-source out")
+        files[f"source/{sha256[:DIGITS]}/{(file or Path(problem)).name}"] = content
+    return files
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -161,3 +162,25 @@ def test_the_classes_of_the_example_are_measured_in_every_mode(cli, mode):
     done = cli("run", str(example), f"--mode={mode}", "--batch=4", "--width=8", *QUICK, "--json")
     assert done.returncode == 0, done.stderr
     assert [record["check"]["against"] for record in json.loads(done.stdout)] == ["itself in fp64"] * 2
+
+
+def test_a_bundle_takes_the_file_only_if_asked_and_as_it_was_measured(cli, sorts, tmp_path):
+    assert cli("run", "sorts.py:by_numpy", *QUICK).returncode == 0
+    (run,) = (tmp_path / "results").iterdir()
+    assert cli("bundle", "create", str(run), "-o", "without.zip").returncode == 0
+    done = cli("bundle", "create", str(run), "--with-source", "-o", "with.zip")
+    assert done.returncode == 0, done.stderr
+    names = {name: zipfile.ZipFile(tmp_path / name).namelist() for name in ("without.zip", "with.zip")}
+    assert not [name for name in names["without.zip"] if name.endswith(".py")]
+    (packed,) = (name for name in names["with.zip"] if name.endswith(".py"))
+    assert zipfile.ZipFile(tmp_path / "with.zip").read(packed).decode() == SORTS
+    assert cli("bundle", "verify", "with.zip").returncode == 0
+    assert "leave it or --redact out" in cli("bundle", "create", str(run), "--with-source", "--redact").stderr
+    sorts.write_text(SORTS + "# changed\n")
+    assert "sorts.py is not here as it was measured" in cli("bundle", "create", str(run), "--with-source").stderr
+
+
+def test_a_run_of_a_plugin_has_no_source_to_pack(cli, tmp_path):
+    assert cli("run", "--framework=toy", "--problem=nap", *QUICK).returncode == 0
+    (run,) = (tmp_path / "results").iterdir()
+    assert "measured no file of yours" in cli("bundle", "create", str(run), "--with-source").stderr

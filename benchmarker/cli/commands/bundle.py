@@ -27,6 +27,7 @@ from benchmarker.tables.table import Table
 @click.option(
     "--profiles/--no-profiles", default=True, show_default=True, help="Include event tables and profiler files."
 )
+@click.option("--with-source", "source", is_flag=True, help="Include the files of yours that were measured.")
 @click.option(
     "--redact",
     is_flag=True,
@@ -39,13 +40,15 @@ from benchmarker.tables.table import Table
     help="Sign the zip file with this SSH key; the signature is FILE.sig.",
 )
 @output_options()
-def create_command(run: Path, output: Path | None, profiles: bool, redact: bool, sign: Path | None) -> Output:
+def create_command(
+    run: Path, output: Path | None, profiles: bool, source: bool, redact: bool, sign: Path | None
+) -> Output:
     """Pack the folder of a run into a zip file, with a manifest of checksums and a description of the machines.
 
     The command prints the SHA-256 of the zip file. Send it to the recipient separately from the zip file. If a record
     is damaged or belongs to another run, nothing is written and the exit status is 1.
     """
-    bundled = bundle(run, output, profiles=profiles, redact=redact, key=sign)
+    bundled = bundle(run, output, profiles=profiles, source=source, redact=redact, key=sign)
     if not isinstance(bundled, Bundled):
         print_faults(bundled)
         click.echo("benchmarker: nothing was written: fix these files, or move them away", err=True)
