@@ -213,7 +213,8 @@ class JaxFramework(Framework):
 
     def put(self, value: np.ndarray, dtype: Any = None, device: jax.Device | None = None) -> jax.Array:
         """Return the array on a device of this process, by default the first, converted to `dtype` if given."""
-        return jax.device_put(jnp.asarray(value, dtype), device or self.device)
+        host = np.asarray(value, jnp.dtype(dtype) if dtype else None)  # on the device, it would take twice as long
+        return jax.device_put(host, device or self.device)
 
     def divided(self, value: np.ndarray, spec: PartitionSpec, dtype: Any = None) -> jax.Array:
         """Return the array divided among all devices as `spec` says; each of them receives only its part."""
