@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,31 +12,24 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import Output, print_text
 from benchmarker.cli.display.progress import Progress, working
 from benchmarker.cli.options.case import PAUSE_S
-from benchmarker.comparing import disturbances
 from benchmarker.display.cases import case_columns
-from benchmarker.display.records import as_plain, cases_output
 from benchmarker.display.result import Part, Text
 from benchmarker.formatting import count, duration_text
 from benchmarker.hooks import launchers
-from benchmarker.hooks.cases import Cases
-from benchmarker.hooks.metrics import load_metrics
+from benchmarker.library.measuring import Measured, finished, left_out_output, measured
 from benchmarker.planning import build, estimate, plan_file
 from benchmarker.records import store
 from benchmarker.records.factors import factors_of
 from benchmarker.records.job import job_of
 from benchmarker.running import submission
-from benchmarker.running.run import execute, probe_cases
+from benchmarker.running.run import probe_cases
 from benchmarker.tables.table import Table
 
 if TYPE_CHECKING:
-    from benchmarker.api.launcher import Allocation
-    from benchmarker.hooks.metrics import Derive
     from benchmarker.planning.estimate import Forecast
     from benchmarker.planning.factors import Description
     from benchmarker.records.job import Job
     from benchmarker.records.plan import Plan
-    from benchmarker.records.record import Record
-    from benchmarker.records.store import RunFolder
 
 
 def planned(file: Path, job: Job | None = None) -> Plan:
@@ -85,9 +77,8 @@ def execute_plan(
     if wanted.sessions > 1 and not resume:
         for line in duration(wanted, results):
             print_text(line, "  ", err=True)
-    allocation = launchers.allocation()
-    opened = store.unfinished_run(results, wanted) if resume else store.new_run(results, wanted)
-    return _execute(opened, allocation)
+    with Progress() as progress:
+        return _output(measured(wanted, results, resume, progress))
 
 
 def continue_run(path: Path) -> Output:
@@ -97,40 +88,24 @@ def continue_run(path: Path) -> Output:
     """
     allocation = launchers.allocation()
     if job_of(path):
-        return _execute(submission.opened(path, allocation, planned), allocation)
-    plan = store.plan_of(path)
-    if plan.looks:
-        raise UserError(f"{path} is a run of `ab`; go on with the same command and --resume")
-    return _execute(store.continued(store.RunFolder(path, plan)), allocation)
-
-
-def _execute(opened: AbstractContextManager[RunFolder], allocation: Allocation | None) -> Output:
-    """Run what is left of a run, and return all of it."""
+        opened = submission.opened(path, allocation, planned)
+    else:
+        plan = store.plan_of(path)
+        if plan.looks:
+            raise UserError(f"{path} is a run of `ab`; go on with the same command and --resume")
+        opened = store.continued(store.RunFolder(path, plan))
     with opened as folder, Progress() as progress:
-        for text in folder.plan.left_out:
-            progress.say(f"left out: {text}")
-        records = execute(folder, progress, allocation)
-    derive = load_metrics()
-    disturbed = disturbances.of_records(records)
+        return _output(finished(folder, progress, allocation))
+
+
+def _output(run: Measured) -> Output:
     return Output(
-        _parts(records, derive, folder.plan),
-        (as_plain(record, derive(record)) for record in records),
-        1 if any(record.error for record in records) else 0,
-        notes=[Text(f"{disturbed}; {disturbed.advice}", "  ")] if disturbed.number else [],
-        stored=f"records: {folder.path}",
+        run.parts(),
+        run.data,
+        1 if any(record.error for record in run.records) else 0,
+        notes=run.notes,
+        stored=f"records: {run.path}",
     )
-
-
-def _parts(records: Sequence[Record], derive: Derive, plan: Plan) -> Iterator[Part]:
-    cases = Cases.of(records)
-    yield from cases_output(cases, derive, remedy="`show --wide` shows")
-    yield from left_out_output(plan)
-    if independent := [one for one in cases if one.factors["independent"]]:
-        from benchmarker.comparing.scaling import scalings
-        from benchmarker.display.scaling import devices_output
-
-        yield ""
-        yield from devices_output(scalings(independent, derive).devices)
 
 
 def preview(plan: Plan, results: Path, with_probes: bool) -> Output:
@@ -172,12 +147,6 @@ def _preview_parts(plan: Plan, forecast: Forecast) -> Iterator[Part]:
     yield from left_out_output(plan)
     for line in _time(plan, forecast):
         yield Text(line, "  ")
-
-
-def left_out_output(plan: Plan) -> Iterator[Part]:
-    """Yield a line for each requested item that is not run, with the reason."""
-    for reason in plan.left_out:
-        yield Text(f"left out: {reason}", "  ")
 
 
 def duration(plan: Plan, results: Path) -> list[str]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from benchmarker.files.atomic import as_json
 from benchmarker.formatting import clean
+from benchmarker.tables import terminal
 from benchmarker.tables.formats import html_table
 from benchmarker.tables.table import Table
 
@@ -53,17 +55,28 @@ class Result(ABC):
         """Return a row for each trial, comparison or score."""
 
     def to_dict(self) -> Any:
-        """Return what the command prints with `--json`, as dictionaries, lists, numbers and texts."""
-        return msgspec.json.decode(as_json(self.data))
+        """Return what the command prints with `--json`: dictionaries, lists, numbers and texts."""
+        data = self.data
+        return msgspec.json.decode(as_json(list(data) if isinstance(data, Iterator) else data))
+
+    @property
+    def notes(self) -> Sequence[Text]:
+        """What the command prints below."""
+        return ()
 
     @property
     def tables(self) -> list[Table]:
         """The tables that the command prints."""
         return [part for part in self.parts() if isinstance(part, Table)]
 
+    def __repr__(self) -> str:
+        """Return the tables and sentences as text."""
+        parts = chain(self.parts(), self.notes)
+        return "\n".join(terminal.text(part).rstrip() if isinstance(part, Table) else _words(part) for part in parts)
+
     def _repr_html_(self) -> str:
         """Return the tables and sentences as HTML for a notebook, which needs no network."""
-        return html(self.parts())
+        return html(chain(self.parts(), self.notes))
 
 
 def html(parts: Iterable[Part]) -> str:
@@ -72,6 +85,10 @@ def html(parts: Iterable[Part]) -> str:
     for part in parts:
         if isinstance(part, Table):
             pieces.append(html_table(part))
-        elif text := clean(part.text if isinstance(part, Text) else part).strip():
+        elif text := _words(part).strip():
             pieces.append(f"<p>{escape(text)}</p>\n")
     return "".join(pieces)
+
+
+def _words(part: Text | str) -> str:
+    return clean(part.text) if isinstance(part, Text) else "\n".join(map(clean, part.splitlines()))

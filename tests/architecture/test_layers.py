@@ -35,12 +35,13 @@ LAYERS = [
     "fleet",
     "report",
     "display",
+    "library",
     "cli",
 ]
 """Packages of the core by stage; each imports only itself and what stands before it."""
 ANYWHERE = {"version", "formatting", "guard"}
 """Modules at the top that import nothing of the core."""
-OUTERMOST = {"frames", "__main__"}
+OUTERMOST = {"__main__"}
 """Modules at the top that no package imports."""
 FRAMEWORKS = {"jax", "jaxlib", "flax", "optax", "torch", "pynvml", "amdsmi"}
 PUBLIC = {"benchmarker", "benchmarker_plugins", "benchmarker_problems"}

@@ -44,6 +44,15 @@ def test_every_public_name_stands_once_in_api_md() -> None:
     assert sorted(named) == sorted(set(benchmarker.__all__) - {"__version__"})
 
 
+def test_the_program_of_api_md_runs_and_compares(tmp_path: Path) -> None:
+    (block,) = re.findall(r"^```python\n(.*?)^```", page("api.md"), flags=re.MULTILINE | re.DOTALL)
+    (tmp_path / "script.py").write_text(block)
+    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[0].startswith("fp32 in numpy on cpu")
+    assert re.search(r"^\['(faster|slower|same|undecided)'\]$", done.stdout, flags=re.MULTILINE)
+    assert (tmp_path / "gemm.png").exists() or "step_time_median_s" in done.stdout
+
+
 def test_every_kind_of_address_stands_in_plugins_md() -> None:
     kinds = re.findall(r"^\| `(\w+)\.[\w.]+` \|", page("plugins.md"), flags=re.MULTILINE)
     assert sorted(kinds) == sorted(registry.KINDS)

@@ -2,40 +2,28 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 
-from benchmarker.api.case import Case
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.display.progress import Progress, progress_options, verbose, working
-from benchmarker.cli.options.case import case_options, store_options, take_measuring
-from benchmarker.cli.options.judging import judging_options, known_metric, rules_of, status_of, verdicts_of
-from benchmarker.cli.options.problem import ProblemCommand, ask, names_of, no_options
+from benchmarker.cli.options.case import case_options, store_options
+from benchmarker.cli.options.judging import judging_options, status_of, verdicts_of
+from benchmarker.cli.options.problem import ProblemCommand, names_of, no_options, problem_of
 from benchmarker.cli.options.target import targets
 from benchmarker.cli.options.types import Choice, Duration, Integer, Share, complete_plugin
-from benchmarker.comparing import matching
-from benchmarker.comparing.judge import Referee, compare
 from benchmarker.display.comparisons import family_output
 from benchmarker.display.result import Text
-from benchmarker.hooks import launchers
-from benchmarker.hooks.metrics import load_metrics
-from benchmarker.machine import gpus
-from benchmarker.planning.capabilities import usable
-from benchmarker.planning.cases import duet_trouble, make_case, same_device
-from benchmarker.power import samplers
-from benchmarker.records import store
-from benchmarker.records.plan import make_plan
-from benchmarker.running.run import execute
-from benchmarker.running.trial import not_begun
-from benchmarker.stats.verdict import LOOKS, looks
+from benchmarker.hooks import parameters
+from benchmarker.library.judging import Design, case_of, judged, rules_of
+from benchmarker.stats.verdict import LOOKS
 
 
 @click.command("side", cls=ProblemCommand, add_help_option=False)
@@ -52,7 +40,7 @@ def _side(**options: Any) -> dict[str, Any]:
 @click.argument("common", metavar="[OPTIONS OF RUN]...", nargs=-1, type=click.UNPROCESSED)
 @click.option(
     "--design",
-    type=Choice(["auto", "rounds", "duet"]),
+    type=Choice(get_args(Design)),
     default="auto",
     show_default=True,
     help="rounds: a fresh process for each trial; duet: both sides alternate in one process; auto: duet if possible.",
@@ -77,7 +65,7 @@ def command(
     a: str,
     b: str,
     common: tuple[str, ...],
-    design: str,
+    design: Design,
     target: float | None,
     budget: float | None,
     max_rounds: int,
@@ -113,44 +101,31 @@ def command(
     if not (common or a or b):
         raise no_options("ab --problem=gemm --a=--framework=jax --b=--framework=torch")
     rules, unwanted = rules_of(**judging), verdicts_of(fail_on)
-    derive = load_metrics()
-    decided = [_case(*side) for side in sides]
-    cases = [case for case, _ in decided]
-    if all(device == "auto" for _, device in decided):
-        same_device(cases)
-    known_metric(rules, derive(not_begun(cases[0])))
-    trouble = duet_trouble(cases)
-    if rules.metric.endswith(("_J", "_W")):
-        trouble = trouble or f"power readings cannot separate the two sides of a duet, so there is no {rules.metric}"
-        if any(case.measuring.power == samplers.NONE for case in cases):
-            raise UserError(f"--power=none reads no meter, so there is no {rules.metric}; leave --power=none out")
-    if design == "duet" and trouble:
-        raise UserError(f"{trouble}; leave --design=duet out")
-    wanted = make_plan(
-        cases,
-        max_rounds,
-        design="rounds" if design == "rounds" or trouble else "duet",
-        looks=looks(max_rounds),
-        seed=order_seed,
-    )
-    allocation = launchers.allocation()
-    opened = store.unfinished_run(results, wanted) if resume else store.new_run(results, wanted)
-    with opened as folder, Progress() as progress:
-        referee = Referee(rules, derive, looks(max_rounds), target, budget, progress.say)
-        if cases[0] == cases[1]:
-            progress.say("A and B are the same configuration: this A/A test shows the machine's noise floor")
-        records = execute(folder, progress, allocation, referee)
-    made = matching.within(records)
-    family = compare(made.matches, rules, derive, shared=made.shared)
-    (comparison,) = family.comparisons
+    given = [_settings(*side) for side in sides]
+    with working("querying the frameworks' capabilities"):
+        cases = [case_of(side, settings) for (side, _, _), settings in zip(sides, given, strict=True)]
+    with Progress() as progress:
+        verdicts = judged(
+            cases,
+            rules,
+            results,
+            resume,
+            progress,
+            both_auto=all(settings["device"] == "auto" for settings in given),
+            design=design,
+            target=target,
+            budget_s=budget,
+            max_rounds=max_rounds,
+            order_seed=order_seed,
+        )
+    (comparison,) = verdicts.family.comparisons
     status = 1 if 0 in comparison.trials else status_of([comparison], unwanted, strict)
-    end = [Text(f"  {referee.ended}", "    ")]
-    data = {"family": family, "ended": referee.ended, "records": str(folder.path)}
-    return Output(chain(family_output(family, verbose=verbose()), end), data, status, stored=f"records: {folder.path}")
+    parts = chain(family_output(verdicts.family, verbose=verbose()), [Text(f"  {verdicts.ended}", "    ")])
+    return Output(parts, verdicts.data, status, stored=f"records: {verdicts.path}")
 
 
-def _case(side: str, common: Sequence[str], own: str) -> tuple[Case, str]:
-    """Return the case of one side, from the common options and its own, and the device as requested.
+def _settings(side: str, common: Sequence[str], own: str) -> dict[str, Any]:
+    """Return the settings of one side, from the common options and its own.
 
     Raises `UserError`, naming the side, if the options are invalid.
     """
@@ -159,18 +134,13 @@ def _case(side: str, common: Sequence[str], own: str) -> tuple[Case, str]:
             words = [*common, *shlex.split(own)]
         except ValueError as error:
             raise UserError(f"{error} in {own!r}") from error
-        context = _side.make_context("ab", words, parent=click.get_current_context())
-        options = dict(context.params)
-        measuring = take_measuring(options)
-        framework = options.pop("framework")
-        question = ask(options, measuring=measuring)
-        asked = question.asked
-        names = names_of(framework, asked.problem)
-        if len(names) > 1:
-            raise UserError(f"--framework={framework}: name one framework for each side")
-        with working(f"querying the capabilities of {framework}"):
-            supported = usable(asked.problem, names, gpus.environment(asked.gpu, os.environ, asked.devices))
-        return make_case(asked, question.problem, names[0], supported[names[0]]), asked.device
+        options = dict(_side.make_context("ab", words, parent=click.get_current_context()).params)
+        if len(names := names_of(options["framework"], options["problem"])) > 1:
+            raise UserError(f"--framework={options['framework']}: name one framework for each side")
+        options["framework"] = names[0]
+        problem, params = problem_of(options)
+        parameters.resolve(problem, params, "cpu")
+        return {**options, **params}
     except click.ClickException as error:
         raise UserError(f"{side}: {error.format_message()}") from error
     except UserError as error:

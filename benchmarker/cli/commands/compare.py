@@ -10,18 +10,14 @@ import click
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import ALL, Output, View, most_notes, output_options, verbose_option
-from benchmarker.cli.options.judging import judging_options, known_metric, rules_of, status_of, verdicts_of
-from benchmarker.cli.options.results import pool_option, refuse_empty, results_argument, tell_unread, traces_of
+from benchmarker.cli.options.judging import judging_options, status_of, verdicts_of
+from benchmarker.cli.options.results import pool_option, results_argument, tell_unread, traces_of
 from benchmarker.cli.options.types import Choice, File
-from benchmarker.comparing import matching, profiled_parts
-from benchmarker.comparing.judge import classical, compare
-from benchmarker.comparing.notes import suite_notes
 from benchmarker.comparing.results import Level
 from benchmarker.display.comparisons import classical_output, family_output, speedups_output
 from benchmarker.formatting import clean
-from benchmarker.hooks.metrics import load_metrics
+from benchmarker.library.judging import Unit, compare
 from benchmarker.records import store
-from benchmarker.records.sides import short_names, side_of
 
 
 @click.command("compare")
@@ -43,7 +39,7 @@ from benchmarker.records.sides import short_names, side_of
 @judging_options
 @click.option(
     "--unit",
-    type=Choice(["trial", "block"]),
+    type=Choice(get_args(Unit)),
     default="trial",
     show_default=True,
     help="What counts as one sample; blocks of one process are not independent.",
@@ -69,7 +65,7 @@ def command(
     pool: bool,
     fail_on: str | None,
     strict: bool,
-    unit: str,
+    unit: Unit,
     classically: bool,
     speedup: bool,
     plot: Path | None,
@@ -93,61 +89,34 @@ def command(
         options = {"--by": by, "--baseline": baseline, "--fail-on": fail_on, "--plot": plot, "--speedup": speedup}
         options |= {"--classical": classically, "--unit=block": unit == "block"}
         return _compare_traces(traces, level, [name for name, value in options.items() if value], view)
-    if baseline is not None and by is None:
-        raise UserError(
-            "--baseline is a value of the axis that --by names; without --by, the first RESULT is the baseline"
-        )
-    if unit == "block" and (judging["metric"] or judging["statistic"]):
-        raise UserError("--unit=block compares the step times of timed blocks; leave --metric and --statistic out")
-    timed = {
-        "--metric": judging["metric"],
-        "--statistic": judging["statistic"],
-        "--unit=block": unit == "block",
-        "--classical": classically,
-        "--plot": plot,
-    }
-    if level != "trial" and (given := [name for name, value in timed.items() if value]):
-        raise UserError(f"--level={level} compares only profiled times; leave {', '.join(given)} out")
-    if pool and by is None:
-        raise UserError("--pool needs --by, which names what is compared; without it, the RESULTs are compared")
-    rules = rules_of(level=level, blocks_as_trials=unit == "block", **judging)
+    if level != "trial" and plot:
+        raise UserError(f"--level={level} compares only profiled times; leave --plot out")
     unwanted = verdicts_of(fail_on)
-    read = [store.read([result]) for result in results]
-    faults = [fault for _, unread in read for fault in unread]
-    tell_unread(faults)
-    groups = [(name, records) for name, (records, _) in zip(short_names(results), read, strict=True)]
-    refuse_empty([name for name, records in groups if not records])
-    derive = load_metrics(results) if level == "trial" else profiled_parts.part_metrics(level)
-    known_metric(rules, derive(groups[0][1][0]))
-    if by is not None:
-        every = [record for _, records in groups for record in records]
-        made = matching.by(every, by, baseline, side_of={} if pool else side_of(groups))
-    elif len(groups) == 1:
-        made = matching.within(groups[0][1])
-    else:
-        made = matching.between(groups)
-    if level != "trial":
-        made = profiled_parts.split(made, level)
-    notes = [*made.notes, *suite_notes(made.matches, store.suites(results))]
-    family = compare(made.matches, rules, derive, made.unmatched, notes, made.shared)
+    verdicts = compare(
+        *results,
+        by=by,
+        baseline=baseline,
+        level=level,
+        pool=pool,
+        unit=unit,
+        classically=classically,
+        unread=tell_unread,
+        **judging,
+    )
     if plot:
         from benchmarker.report.plots import boxes
 
-        boxes(made.matches, plot)
+        boxes(verdicts.matches, plot)
         click.echo(clean(f"plot: {plot}"), err=True)
-    described = classically or (
-        level == "trial" and any(comparison.method == "none" for comparison in family.comparisons)
-    )
-    tables = [table for match in made.matches if (table := classical(match))] if described else []
-    status = 1 if faults else status_of([*family.comparisons, *family.geometric_means], unwanted, strict)
+    family, tables = verdicts.family, verdicts.classical
+    status = 1 if verdicts.faults else status_of([*family.comparisons, *family.geometric_means], unwanted, strict)
     most = most_notes(verbose=verbose)
     if speedup:
         parts = speedups_output(family, wide=view.wide, most_notes=most)
     else:
         parts = family_output(family, wide=view.wide, verbose=verbose, tabular=not view.is_text, most_notes=most)
     described_parts = classical_output(tables, tests=classically) if tables else ()
-    data = {"family": family, **({"classical": tables} if described else {})}
-    return Output(chain(parts, described_parts), data, status)
+    return Output(chain(parts, described_parts), verdicts.data, status)
 
 
 def _compare_traces(traces: list[Path], level: Level, given: list[str], view: View) -> Output:

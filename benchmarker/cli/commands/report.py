@@ -13,14 +13,16 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import Output, View, output_options
 from benchmarker.cli.display.profiles import from_result
 from benchmarker.cli.display.progress import working
-from benchmarker.cli.options.judging import judging_options, known_metric, rules_of, status_of, verdicts_of
-from benchmarker.cli.options.results import refuse_empty, results_argument, tell_unread, traces_of
+from benchmarker.cli.options.judging import judging_options, status_of, verdicts_of
+from benchmarker.cli.options.results import results_argument, tell_unread, traces_of
 from benchmarker.cli.options.types import File
 from benchmarker.comparing.results import Comparison, GeometricMean
 from benchmarker.files import atomic
 from benchmarker.formatting import clean, si
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.hooks.registry import needing
+from benchmarker.library.judging import known_metric, rules_of
+from benchmarker.library.results import refuse_empty
 from benchmarker.procurement.score import THROUGHPUT
 from benchmarker.records import store
 from benchmarker.records.load import under

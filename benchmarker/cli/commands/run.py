@@ -18,13 +18,14 @@ from benchmarker.cli.options.case import case_options, dry_run_option, store_opt
 from benchmarker.cli.options.problem import ProblemCommand, problem_of
 from benchmarker.cli.options.types import Choice, Integer, Several, all_of, complete_plugins
 from benchmarker.hooks import parameters
-from benchmarker.planning.factors import Description
+from benchmarker.library.measuring import description_of
 from benchmarker.records.factors import setting
 from benchmarker.records.record import DesignKind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
+
+    from benchmarker.planning.factors import Description
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -100,19 +101,7 @@ def described(options: dict[str, Any], axes: Mapping[str, Sequence[Any]], **plan
     lists = {name: parameters.values_of(parameters.option(name), value) for name, value in params.items()}
     for values in product(*lists.values()):
         parameters.resolve(problem, dict(zip(lists, values, strict=True)), "cpu")
-    if (
-        given.get("scaling")
-        and "weak" in given["scaling"]
-        and given.get("devices", [1]) == [1]
-        and "devices" not in axes
-    ):
-        raise UserError("--scaling=weak needs several numbers of devices; for example --devices=1,2")
-    several = {name: value if isinstance(value, list) else [value] for name, value in (given | lists).items()}
-    return Description(
-        base={name: values[0] for name, values in several.items() if len(values) == 1},
-        axes={**{name: values for name, values in several.items() if len(values) > 1}, **axes},
-        **plan,
-    )
+    return description_of(given | lists, axes, **plan)
 
 
 @click.command(

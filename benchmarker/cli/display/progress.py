@@ -13,6 +13,7 @@ from rich.text import Text
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import console
 from benchmarker.formatting import clean, duration_text, si
+from benchmarker.library.progress import outcome
 from benchmarker.tables.shortening import shortened
 from benchmarker.worker.protocol import StageBegan, StageEnded, StepsDone
 
@@ -151,16 +152,9 @@ class Progress(Line):
 
     def end(self, records: Sequence[Record]) -> None:
         """Print one permanent line for a process that has ended, with --quiet only if it failed."""
-        errors = [record.error for record in records if record.error and record.error.kind != "partner"]
-        others_s = sum(record.harness.stages_s.get("profile", 0.0) for record in records[1:])
-        seconds = f"{records[0].harness.wall_s + others_s:.1f} s"  # a duet is one process, but two profiles
-        outcome = f"done in {seconds}"
-        if errors and errors[0].kind == "skipped":
-            outcome = f"SKIPPED: {errors[0].message}"
-        elif errors:
-            outcome = f"FAILED in {errors[0].stage} after {seconds}: {errors[0].message}"
-        if errors or not self._quiet:
-            self.say(f"{self._title}: {outcome}")
+        text, is_failed = outcome(records)
+        if is_failed or not self._quiet:
+            self.say(f"{self._title}: {text}")
 
     def _named(self, stage: str) -> str:
         return "warm-up" if stage == "preheat" and not self._preheat else stage

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from typing import Any, get_args
+from collections.abc import Collection, Sequence
+from typing import get_args
 
 import click
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.options.types import Choice, Share, all_of, names_in
-from benchmarker.comparing.results import DELTAS, PROFILED, Comparison, GeometricMean, Level, Rules, Verdict
+from benchmarker.comparing.results import DELTAS, Comparison, GeometricMean, Verdict
 
 STATISTICS = ("median", "mean", "p10", "min")
 VERDICTS = get_args(Verdict)
@@ -56,22 +56,7 @@ judging_options = all_of(
     ),
     strict_option,
 )
-"""The options that `rules_of` and `verdicts_of` take."""
-
-
-def rules_of(
-    metric: str | None,
-    statistic: str | None,
-    delta: float | None,
-    alpha: float,
-    level: Level = "trial",
-    **more: Any,
-) -> Rules:
-    """Return the requested rules; raises `UserError` if two options exclude each other."""
-    if metric and statistic:
-        raise UserError("--statistic applies only to the step time; leave it out with --metric")
-    metric = metric or PROFILED.get(level) or f"step_time_{statistic or 'median'}_s"
-    return Rules(metric=metric, delta=delta or DELTAS[level], alpha=alpha, level=level, **more)
+"""The options that `rules_of` of the library and `verdicts_of` take."""
 
 
 def verdicts_of(fail_on: str | None) -> set[str]:
@@ -87,13 +72,6 @@ def verdicts_of(fail_on: str | None) -> set[str]:
     if unknown := names.difference(VERDICTS):
         raise UserError(f"--fail-on={','.join(sorted(unknown))}: the verdicts are {', '.join(VERDICTS)}")
     return names.union(*(pair for pair in ({"slower", "worse"}, {"faster", "better"}) if pair & names))
-
-
-def known_metric(rules: Rules, known: Iterable[str]) -> None:
-    """Raise `UserError` if the requested metric does not exist."""
-    names = list(known)
-    if rules.metric not in names:
-        raise UserError(f"no metric is named {rules.metric!r}; there are: {', '.join(names)}")
 
 
 def status_of(judged: Sequence[Comparison | GeometricMean], unwanted: Collection[str], strict: bool) -> int:

@@ -40,12 +40,6 @@ def tell_unread(faults: Iterable[Fault]) -> None:
         click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
 
 
-def refuse_empty(names: Sequence[str]) -> None:
-    """Raise `UserError` with the names of results that have no record, if there are any."""
-    if names:
-        raise UserError(f"no record was read from {', '.join(names)}; name records, runs, or folders of runs")
-
-
 def read_cases(results: Sequence[Path], pool: bool) -> Cases:
     """Read results as cases, and name the files that cannot be read; raises `UserError` if no record is read."""
     from benchmarker.hooks import cases

@@ -5,25 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-import msgspec
 
 from benchmarker.api.case import Case
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import ALL, Output, output_options, verbose_option
 from benchmarker.cli.options.judging import status_of, strict_option
-from benchmarker.cli.options.results import pool_option, refuse_empty, results_argument, tell_unread
+from benchmarker.cli.options.results import pool_option, results_argument, tell_unread
 from benchmarker.cli.options.types import File, names_in
-from benchmarker.comparing.results import Rules
 from benchmarker.display.scores import scores_output
 from benchmarker.formatting import clean
 from benchmarker.hooks.metrics import load_metrics
-from benchmarker.procurement import completeness, sides
-from benchmarker.procurement import weights as weighing
+from benchmarker.library.scoring import score
 from benchmarker.procurement.costs import COST_METRIC, COST_METRICS
-from benchmarker.procurement.costs import read as read_costs
-from benchmarker.procurement.score import THROUGHPUT, default_metrics, score
+from benchmarker.procurement.score import default_metrics
 from benchmarker.records import store
-from benchmarker.records.sides import side_of
 from benchmarker.running.trial import not_begun
 
 
@@ -79,72 +74,22 @@ def command(
     no counterpart or no samples_per_s (with --metric: no value of a named metric), or a file cannot be read. With
     --strict it is 3 if a verdict is provisional.
     """
-    if pool and by is None:
-        raise UserError("--pool needs --by, which names the sides; without it, the RESULTs are the sides")
-    given = _metrics(named, cost)
-    costs = read_costs(cost) if cost else None
-    weigh = weighing.read(weights) if weights else weighing.Weights()
-    results = results if by else _chosen(results, baseline, contender)
-    read = [(str(result), *store.read([result])) for result in results]
-    every = [record for _, records, _ in read for record in records]
-    plans = completeness.completeness_of(results, every)
-    faults = [*(fault for _, _, unread in read for fault in unread), *plans.faults]
-    tell_unread(faults)
-    refuse_empty([name for name, records, _ in read if not records])
-    if by:
-        apart = {} if pool else side_of([(name, records) for name, records, _ in read])
-        made = sides.of_axis(every, plans.missing, by, baseline, contender, apart)
-    else:
-        unrun = [
-            completeness.completeness_of([result], records).missing
-            for result, (_, records, _) in zip(results, read, strict=True)
-        ]
-        made = sides.of_results([(*result[:2], own) for result, own in zip(read, unrun, strict=True)])
-    derive = load_metrics(results)
-    scores = score(
-        made,
-        given or [*default_metrics(derive(every[0])), *([COST_METRIC] if cost else [])],
-        derive,
-        weights=weigh,
-        costs=costs,
-        required=given or [THROUGHPUT],
-        rules=Rules(),
-        known_suites=store.suites(results),
-    )
-    missing = scores.missing | ({"file(s) that cannot be read": len(faults)} if faults else {})
-    scores = msgspec.structs.replace(scores, missing=missing)
-    status = 1 if missing else status_of([mean for ranking in scores.rankings for mean in ranking.pairs], (), strict)
-    data = {**msgspec.to_builtins(scores), "left_out": plans.left_out}
-    return Output(scores_output(scores, plans.left_out, wide=wide, verbose=verbose), data, status)
-
-
-def _chosen(results: tuple[Path, ...], baseline: str | None, contender: str | None) -> tuple[Path, ...]:
-    """Return the results to score, the baseline first; raises `UserError` if there are fewer than two."""
-    for option, name in (("--baseline", baseline), ("--contender", contender)):
-        if name is not None and Path(name) not in results:
-            raise UserError(f"{option}={name} is not one of the results: {', '.join(map(str, results))}")
-    different = tuple(dict.fromkeys(results))
-    others = [result for result in different if contender is None or result == Path(contender)]
-    free = [result for result in different if contender is None or result != Path(contender)]
-    first = Path(baseline) if baseline else next(iter(free), different[0])
-    chosen = tuple(dict.fromkeys((first, *others)))
-    if len(chosen) < 2:
-        raise UserError("a score needs two different results; name another one, or an axis with --by")
-    for result in different:
-        if result not in chosen:
-            click.echo(f"not scored: {clean(str(result))}", err=True)
-    return chosen
-
-
-def _metrics(named: str | None, cost: Path | None) -> list[str]:
-    """Return the named metrics, or none; raises `UserError` if they do not fit the options."""
-    if named is None:
-        return []
-    names = names_in(named)
-    if not names:
+    names = None if named is None else names_in(named)
+    if names == []:
         raise UserError("--metric names no metric")
-    of_cost = [name for name in names if name in COST_METRICS]
-    if bool(of_cost) != (cost is not None):
-        either = ",".join(of_cost) or COST_METRIC
-        raise UserError(f"--metric={either} and --cost=FILE go together; give both, or neither")
-    return names
+    made = score(
+        *results,
+        by=by,
+        baseline=baseline,
+        contender=contender,
+        weights=weights,
+        cost=cost,
+        metrics=names or (),
+        pool=pool,
+        unread=tell_unread,
+    )
+    for result in made.unscored:
+        click.echo(f"not scored: {clean(str(result))}", err=True)
+    means = [mean for ranking in made.scores.rankings for mean in ranking.pairs]
+    status = 1 if made.scores.missing else status_of(means, (), strict)
+    return Output(scores_output(made.scores, made.left_out, wide=wide, verbose=verbose), made.data, status)

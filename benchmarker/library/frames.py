@@ -16,8 +16,10 @@ from benchmarker.records import store
 from benchmarker.records.factors import factors_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from os import PathLike
 
+    from benchmarker.hooks.metrics import Derive
     from benchmarker.records.record import Record
 
 
@@ -27,9 +29,13 @@ def load(*results: str | PathLike[str]) -> pd.DataFrame:
     A result is a record, the folder of a run, or a folder of runs. A value that could not be measured is NaN. A file
     that cannot be read is left out with a warning. Raises `UserError` if no record can be read.
     """
-    derive = load_metrics([Path(result) for result in results])
+    return frame_of(_read(results), load_metrics([Path(result) for result in results]))
+
+
+def frame_of(records: Iterable[Record], derive: Derive) -> pd.DataFrame:
+    """Return one row per record, as `load` does."""
     rows = []
-    for record in _read(results):
+    for record in records:
         values = {name: math.nan if each.value is None else each.value for name, each in derive(record).items()}
         energy = record.energy
         sensed = {

@@ -1,0 +1,279 @@
+"""`ab` and `compare`: from two configurations, or from stored records, to verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from benchmarker.api.errors import UserError
+from benchmarker.comparing import matching, profiled_parts
+from benchmarker.comparing.judge import Referee, classical
+from benchmarker.comparing.judge import compare as compare_matches
+from benchmarker.comparing.notes import suite_notes
+from benchmarker.comparing.results import DELTAS, PROFILED, Classical, Family, Level, Rules, Verdict
+from benchmarker.display.comparisons import classical_output, family_output
+from benchmarker.display.result import Part, Result, Text
+from benchmarker.hooks import launchers
+from benchmarker.hooks.metrics import load_metrics
+from benchmarker.library.measuring import description_of
+from benchmarker.library.progress import listener_of
+from benchmarker.library.results import paths, refuse_empty, warn_of
+from benchmarker.planning import build, factors
+from benchmarker.planning.cases import duet_trouble, same_device
+from benchmarker.power import samplers
+from benchmarker.records import store
+from benchmarker.records.plan import make_plan
+from benchmarker.records.sides import short_names, side_of
+from benchmarker.running.run import execute
+from benchmarker.running.trial import not_begun
+from benchmarker.stats.verdict import LOOKS, looks
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    import pandas as pd
+
+    from benchmarker.api.case import Case
+    from benchmarker.comparing.matching import Match
+    from benchmarker.files.atomic import Fault
+    from benchmarker.library.progress import Progress
+    from benchmarker.records.record import Record
+    from benchmarker.running.context import Listener
+
+Design = Literal["auto", "rounds", "duet"]
+Unit = Literal["trial", "block"]
+
+
+@dataclass(frozen=True, repr=False)
+class Verdicts(Result):
+    """Comparisons with their verdicts.
+
+    `records` are those of a run of `ab`, which has its folder as `path` and says in `ended` why it ended; there are
+    none of `compare`. `classical` are statistics of all timed blocks, where no test is possible or they are asked for.
+    `faults` are the files that could not be read.
+    """
+
+    family: Family
+    classical: Sequence[Classical] | None = None
+    matches: Sequence[Match] = ()
+    faults: Sequence[Fault] = ()
+    records: Sequence[Record] = ()
+    path: Path | None = None
+    ended: str = ""
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict of the only comparison; raises `UserError` if there are several or none."""
+        if len(self.family.comparisons) != 1:
+            raise UserError(f"there are {len(self.family.comparisons)} comparisons; each in .family has a verdict")
+        return self.family.comparisons[0].verdict
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The comparisons."""
+        of_run = {"ended": self.ended, "records": str(self.path)} if self.path else {}
+        return {"family": self.family, **({} if self.classical is None else {"classical": self.classical}), **of_run}
+
+    def parts(self) -> Iterator[Part]:
+        """Yield the verdicts in words and as a table."""
+        yield from family_output(self.family, tabular=True)
+        if self.classical:
+            yield from classical_output(self.classical, tests=False)
+        if self.ended:
+            yield Text(self.ended)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a row for each comparison."""
+        import msgspec
+        import pandas as pd
+
+        return pd.DataFrame(msgspec.to_builtins(self.family.comparisons))
+
+
+def rules_of(
+    metric: str | None = None,
+    statistic: str | None = None,
+    delta: float | None = None,
+    alpha: float = 0.05,
+    level: Level = "trial",
+    **more: Any,
+) -> Rules:
+    """Return the requested rules; raises `UserError` if two options exclude each other, or a share is none."""
+    if metric and statistic:
+        raise UserError("--statistic applies only to the step time; leave it out with --metric")
+    for name, share in (("delta", delta), ("alpha", alpha)):
+        if share is not None and not 0 < share < 1:
+            raise UserError(f"{name}={share}: not a share between 0 and 1")
+    metric = metric or PROFILED.get(level) or f"step_time_{statistic or 'median'}_s"
+    return Rules(metric=metric, delta=delta or DELTAS[level], alpha=alpha, level=level, **more)
+
+
+def known_metric(rules: Rules, known: Iterable[str]) -> None:
+    """Raise `UserError` if the requested metric does not exist."""
+    names = list(known)
+    if rules.metric not in names:
+        raise UserError(f"no metric is named {rules.metric!r}; there are: {', '.join(names)}")
+
+
+def ab(
+    a: Mapping[str, Any],
+    b: Mapping[str, Any],
+    *,
+    design: Design = "auto",
+    target: float | None = None,
+    budget_s: float | None = None,
+    max_rounds: int = LOOKS[-1],
+    order_seed: int | None = None,
+    metric: str | None = None,
+    statistic: str | None = None,
+    delta: float | None = None,
+    alpha: float = 0.05,
+    results: str | PathLike[str] = "results",
+    resume: bool = False,
+    progress: Progress = None,
+    **common: Any,
+) -> Verdicts:
+    """Compare two configurations in rounds (a trial of A and one of B) until one is faster or both are within `delta`.
+
+    `a` and `b` have the options of one side, `common` those of both; they are those of `run`. The verdict is tested
+    after 8, 11, 15, 20 and 30 rounds; `alpha` is divided among these tests. `target` continues until the ratio is known
+    to within ± this share, `budget_s` is the maximum time of all trials in seconds. Raises `UserError` as `run` does.
+    """
+    rules = rules_of(metric, statistic, delta, alpha)
+    cases = [case_of(side, {**common, **own}) for side, own in (("a", a), ("b", b))]
+    both_auto = all({**common, **own}.get("device", "auto") == "auto" for own in (a, b))
+    return judged(
+        cases,
+        rules,
+        Path(results),
+        resume,
+        listener_of(progress),
+        both_auto=both_auto,
+        design=design,
+        target=target,
+        budget_s=budget_s,
+        max_rounds=max_rounds,
+        order_seed=order_seed,
+    )
+
+
+def case_of(side: str, settings: Mapping[str, Any]) -> Case:
+    """Return the case of one side; raises `UserError`, naming the side, if a setting is invalid or a list."""
+    try:
+        cases, _ = build.make_cases(factors.expand(description_of(settings, trials=1)))
+        if len(cases) > 1:
+            raise UserError(f"{len(cases)} cases; a side is one: give each setting one value")
+    except UserError as error:
+        raise UserError(f"{side}: {error}") from error
+    return cases[0]
+
+
+def judged(
+    cases: list[Case],
+    rules: Rules,
+    results: Path,
+    resume: bool,
+    listener: Listener,
+    *,
+    both_auto: bool,
+    design: Design,
+    target: float | None,
+    budget_s: float | None,
+    max_rounds: int,
+    order_seed: int | None,
+) -> Verdicts:
+    """Measure two cases in rounds until there is a verdict; `both_auto` says that neither was asked for a device."""
+    derive = load_metrics()
+    if both_auto:
+        same_device(cases)
+    known_metric(rules, derive(not_begun(cases[0])))
+    trouble = duet_trouble(cases)
+    if rules.metric.endswith(("_J", "_W")):
+        trouble = trouble or f"power readings cannot separate the two sides of a duet, so there is no {rules.metric}"
+        if any(case.measuring.power == samplers.NONE for case in cases):
+            raise UserError(f"--power=none reads no meter, so there is no {rules.metric}; leave --power=none out")
+    if design == "duet" and trouble:
+        raise UserError(f"{trouble}; leave --design=duet out")
+    plan = make_plan(
+        cases,
+        max_rounds,
+        design="rounds" if design == "rounds" or trouble else "duet",
+        looks=looks(max_rounds),
+        seed=order_seed,
+    )
+    allocation = launchers.allocation()
+    with store.unfinished_run(results, plan) if resume else store.new_run(results, plan) as folder:
+        referee = Referee(rules, derive, looks(max_rounds), target, budget_s, listener.say)
+        if cases[0] == cases[1]:
+            listener.say("A and B are the same configuration: this A/A test shows the machine's noise floor")
+        records = execute(folder, listener, allocation, referee)
+    made = matching.within(records)
+    family = compare_matches(made.matches, rules, derive, shared=made.shared)
+    return Verdicts(family, None, made.matches, (), records, folder.path, referee.ended)
+
+
+def compare(
+    *results: str | PathLike[str],
+    by: str | None = None,
+    baseline: str | None = None,
+    level: Level = "trial",
+    pool: bool = False,
+    unit: Unit = "trial",
+    classically: bool = False,
+    metric: str | None = None,
+    statistic: str | None = None,
+    delta: float | None = None,
+    alpha: float = 0.05,
+    unread: Callable[[Iterable[Fault]], None] = warn_of,
+) -> Verdicts:
+    """Compare stored records: the contender is faster, slower, the same within `delta`, or undecided.
+
+    A result is a record, the folder of a run, or a folder of runs. With several, the first is the baseline and each of
+    the others is compared with it, case by case. With `by`, or with one result, configurations are compared that differ
+    in only one axis. `level` compares each scope or kernel of profiled trials, `unit="block"` the timed blocks of one
+    process as if they were independent; `classically` adds rank-sum tests of all blocks. A file that cannot be read is
+    left out with a warning. Raises `UserError` if a result has no record, or if options exclude each other.
+    """
+    if baseline is not None and by is None:
+        raise UserError(
+            "--baseline is a value of the axis that --by names; without --by, the first RESULT is the baseline"
+        )
+    if unit == "block" and (metric or statistic):
+        raise UserError("--unit=block compares the step times of timed blocks; leave --metric and --statistic out")
+    timed = {
+        "--metric": metric,
+        "--statistic": statistic,
+        "--unit=block": unit == "block",
+        "--classical": classically,
+    }
+    if level != "trial" and (given := [name for name, value in timed.items() if value]):
+        raise UserError(f"--level={level} compares only profiled times; leave {', '.join(given)} out")
+    if pool and by is None:
+        raise UserError("--pool needs --by, which names what is compared; without it, the RESULTs are compared")
+    rules = rules_of(metric, statistic, delta, alpha, level, blocks_as_trials=unit == "block")
+    named = paths(results)
+    read = [store.read([result]) for result in named]
+    faults = [fault for _, of in read for fault in of]
+    unread(faults)
+    groups = [(name, records) for name, (records, _) in zip(short_names(named), read, strict=True)]
+    refuse_empty([name for name, records in groups if not records])
+    derive = load_metrics(named) if level == "trial" else profiled_parts.part_metrics(level)
+    known_metric(rules, derive(groups[0][1][0]))
+    if by is not None:
+        every = [record for _, records in groups for record in records]
+        made = matching.by(every, by, baseline, side_of={} if pool else side_of(groups))
+    elif len(groups) == 1:
+        made = matching.within(groups[0][1])
+    else:
+        made = matching.between(groups)
+    if level != "trial":
+        made = profiled_parts.split(made, level)
+    notes = [*made.notes, *suite_notes(made.matches, store.suites(named))]
+    family = compare_matches(made.matches, rules, derive, made.unmatched, notes, made.shared)
+    described = classically or (
+        level == "trial" and any(comparison.method == "none" for comparison in family.comparisons)
+    )
+    tables = [table for match in made.matches if (table := classical(match))] if described else None
+    return Verdicts(family, tables, made.matches, faults)

@@ -1,0 +1,34 @@
+"""What functions of stored results share: their paths, and what is said of files that cannot be read."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarker.api.errors import UserError
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from benchmarker.files.atomic import Fault
+
+
+def paths(results: Sequence[str | PathLike[str]]) -> list[Path]:
+    """Return the paths of results; raises `UserError` if there is none."""
+    if not results:
+        raise UserError("no result is given; name records, runs, or folders of runs")
+    return [Path(result) for result in results]
+
+
+def warn_of(faults: Iterable[Fault]) -> None:
+    """Warn of each file that cannot be read."""
+    for fault in faults:
+        warnings.warn(f"left out: {fault}", stacklevel=4)
+
+
+def refuse_empty(names: Sequence[str]) -> None:
+    """Raise `UserError` with the names of results that have no record, if there are any."""
+    if names:
+        raise UserError(f"no record was read from {', '.join(names)}; name records, runs, or folders of runs")

@@ -1,0 +1,161 @@
+"""The commands as functions: in a script, a thread and a notebook, without a word printed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import benchmarker
+from benchmarker import UserError
+from benchmarker.records import store
+
+SMALL = {"problem": "gemm", "framework": "numpy", "n": 16, "k": 16, "seconds": 0.05, "warmup_steps": 1}
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory) -> benchmarker.Measured:
+    results = tmp_path_factory.mktemp("results")
+    return benchmarker.run(**SMALL, m=[16, 32], precision=["fp32", "fp64"], trials=2, results=results)
+
+
+def test_lists_make_cases_and_nothing_is_printed(tmp_path, capfd):
+    lines: list[str] = []
+    run = benchmarker.run(**SMALL, m=[16, 32], results=tmp_path, progress=lines.append)
+    assert [record.case.params["m"] for record in run.records] == [16, 32]
+    assert [re.sub(r"\d+\.\d s", "T", line) for line in lines] == [
+        "[1/2] numpy gemm, trial 0: done in T",
+        "[2/2] numpy gemm, trial 0: done in T",
+    ]
+    assert capfd.readouterr() == ("", "")
+    assert {record.trial_id for record in store.read([run.path])[0]} == {record.trial_id for record in run.records}
+
+
+def test_progress_is_told_on_standard_error_if_it_is_asked_for(tmp_path, capfd):
+    benchmarker.sweep(**SMALL, m=16, trials=1, results=tmp_path, progress=True)
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.startswith("[1/1] numpy gemm, trial 0: done in ")
+
+
+def test_values_are_those_that_the_commands_print(measured, command):
+    shown = json.loads(command("show", str(measured.path), "--json").stdout)
+    by_trial = {record["trial_id"]: record for record in measured.to_dict()}
+    assert {record["trial_id"]: record for record in shown} == by_trial
+    compared = benchmarker.compare(measured.path, by="m")
+    assert compared.to_dict() == json.loads(command("compare", str(measured.path), "--by=m", "--json").stdout)
+    scored = benchmarker.score(measured.path, by="precision")
+    assert scored.to_dict() == json.loads(
+        command("suite", "score", str(measured.path), "--by=precision", "--json").stdout
+    )
+
+
+def test_frames_have_a_row_of_each_trial_comparison_and_score(measured):
+    frame = measured.to_pandas()
+    assert sorted(zip(frame["m"], frame["precision"], frame["trial"], strict=True)) == [
+        (m, precision, trial) for m in (16, 32) for precision in ("fp32", "fp64") for trial in (0, 1)
+    ]
+    loaded = benchmarker.load(measured.path)
+    assert frame.sort_values("trial_id", ignore_index=True).equals(loaded.sort_values("trial_id", ignore_index=True))
+    assert list(benchmarker.compare(measured.path, by="m").to_pandas()["contender"]) == ["m=32", "m=32"]
+    assert set(benchmarker.score(measured.path, by="m").to_pandas()["contender"]) == {"m=32"}
+
+
+def test_html_has_the_tables_and_needs_no_network(measured):
+    for result in (measured, benchmarker.compare(measured.path, by="m"), benchmarker.score(measured.path, by="m")):
+        html = result._repr_html_()
+        assert html.count("<table>") == len(result.tables) > 0
+        assert not re.search(r"https?:|src=|href=|<script|<link", html)
+        assert "benchmarker.library" not in repr(result)
+
+
+def test_a_hostile_name_is_text(measured):
+    from msgspec.structs import replace
+
+    records = [replace(record, case=replace(record.case, framework="<script>\x1b[2J")) for record in measured.records]
+    hostile = benchmarker.Measured(tuple(records), measured.plan, measured.path)
+    assert "<script>" not in hostile._repr_html_()
+    assert "&lt;script&gt;\\x1b[2J" in hostile._repr_html_()
+    assert "\x1b" not in repr(hostile)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"mm": 3}, "no setting of gemm is named 'mm'; did you mean m?"),
+        ({"m": "many"}, "m=many: not a whole number"),
+        ({"m": []}, "the axis m has no values"),
+        ({"problem": "gem"}, "gemm"),
+        ({"precision": "fp31"}, "precision=fp31: not one of"),
+    ],
+)
+def test_errors_are_exceptions(options, text, tmp_path, capfd):
+    with pytest.raises(UserError, match=re.escape(text)):
+        benchmarker.run(**(SMALL | options), results=tmp_path)
+    assert capfd.readouterr() == ("", "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_errors_of_two_sides_name_the_side(tmp_path):
+    with pytest.raises(UserError, match=r"^b: no setting of gemm is named 'l'"):
+        benchmarker.ab({"m": 16}, {"l": 16}, **SMALL, results=tmp_path)
+    with pytest.raises(UserError, match=r"^a: 2 cases; a side is one"):
+        benchmarker.ab({"m": [16, 32]}, {"m": 16}, **SMALL, results=tmp_path)
+    with pytest.raises(UserError, match=r"^alpha=5: not a share"):
+        benchmarker.ab({"m": 16}, {"m": 32}, **SMALL, alpha=5, results=tmp_path)
+    with pytest.warns(UserWarning, match="contains no record"), pytest.raises(UserError, match="no record was read"):
+        benchmarker.compare(tmp_path)
+    with pytest.raises(UserError, match="no result is given"):
+        benchmarker.compare()
+
+
+def test_two_sides_give_a_verdict(tmp_path, command):
+    verdicts = benchmarker.ab({"m": 16}, {"m": 64}, **SMALL, max_rounds=2, results=tmp_path)
+    assert (verdicts.verdict, verdicts.ended[:20]) == ("undecided", "ended after 2 rounds")  # two decide nothing
+    again = json.loads(command("compare", str(verdicts.path), "--json").stdout)
+    assert verdicts.to_dict()["family"]["comparisons"][0]["ratio"] == again["family"]["comparisons"][0]["ratio"]
+
+
+def test_it_runs_in_a_thread_and_beside_a_loop(tmp_path):
+    runs: list[benchmarker.Measured] = []
+
+    def measure() -> None:
+        runs.append(benchmarker.run(**SMALL, m=16, results=tmp_path))
+
+    thread = threading.Thread(target=measure)
+    thread.start()
+    thread.join()
+
+    async def cell() -> None:
+        measure()
+
+    asyncio.run(cell())
+    assert [record.error for run in runs for record in run.records] == [None, None]
+
+
+def test_a_script_needs_no_guard_of_main(tmp_path):
+    script = (
+        f"import benchmarker\nrun = benchmarker.run(**{SMALL!r}, m=16)\nprint(len(run.records), run.records[0].error)\n"
+    )
+    (tmp_path / "script.py").write_text(script)
+    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("1 None\n", "")
+
+
+def test_an_interrupt_leaves_a_run_that_can_be_resumed(tmp_path):
+    def interrupt(line: str) -> None:
+        if line.startswith("[1/2]"):
+            raise KeyboardInterrupt
+
+    options = {**SMALL, "m": [16, 32], "results": tmp_path}
+    with pytest.raises(KeyboardInterrupt):
+        benchmarker.run(**options, progress=interrupt)
+    resumed = benchmarker.run(**options, resume=True)
+    (folder,) = Path(tmp_path).iterdir()
+    assert (folder, len(resumed.records)) == (resumed.path, 2)
