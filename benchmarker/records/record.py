@@ -166,7 +166,7 @@ class Inputs(Struct, frozen=True, forbid_unknown_fields=True):
     #: declares neither
     cache: Annotated[Cache | None, NULL_IS_AN_ANSWER]
     sets: Positive  #: number of sets
-    set_bytes: Count  #: bytes of one set on a device
+    set_bytes: Count  #: bytes of one set on a device, of those inputs that a step reads
     #: why `rotate` has fewer sets than ceil(5 · `device.cache_bytes` / `set_bytes`) + 1: they would take over a quarter
     #: of the available memory of the host or the device (`memory`), are more than 4,096 (`number`), or the size of
     #: the cache is not known (`unknown_cache`); null if it has as many

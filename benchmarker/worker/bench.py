@@ -80,7 +80,9 @@ class Bench:
         case, cache = self.case, self.case.measuring.cache or self.problem.cache
         data = self.data(self.problem, 1 if cache == "hot" else BATCHES)
         item_bytes = PRECISIONS[case.precision].parameter_bytes
-        whole_bytes = sum(_stored_bytes(array, item_bytes) for array in data.batches[0].values())
+        first = data.batches[0]
+        read = self.problem.inputs.get(case.mode, first)
+        whole_bytes = sum(_stored_bytes(first[name], item_bytes) for name in read)
         is_divided = case.devices > 1 and not case.independent and case.parallel != "tp"
         set_bytes = whole_bytes // (case.devices if is_divided else 1)
         inputs = Inputs(cache, len(data.batches), set_bytes)
