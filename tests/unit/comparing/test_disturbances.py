@@ -7,14 +7,13 @@ import msgspec
 import pytest
 from support.records import QUIET, make_record
 
-from benchmarker.cli import execution
-from benchmarker.cli.commands import ab
 from benchmarker.comparing import diagnosis, matching
 from benchmarker.comparing.disturbances import count, disturbances, of_records, provisional
 from benchmarker.comparing.judge import compare
 from benchmarker.comparing.results import Rules
 from benchmarker.files import atomic
 from benchmarker.hooks.metrics import load_metrics
+from benchmarker.library import judging, measuring
 from benchmarker.planning import suites
 
 BUSY = msgspec.structs.replace(QUIET, other_busy_cores=0.9)
@@ -152,7 +151,7 @@ def test_compare_prints_that_a_verdict_is_provisional(command, stored):
 
 
 def test_ab_says_that_its_verdict_is_provisional(cli, monkeypatch):
-    monkeypatch.setattr(ab, "execute", lambda *_: sides((BUSY, 0), (BUSY, 8)))
+    monkeypatch.setattr(judging, "execute", lambda *_: sides((BUSY, 0), (BUSY, 8)))
     words = ["ab", "--framework=toy", "--problem=nap", "--b=--ms=2", "--power=none"]
     done = cli(*words, "--strict")
     assert done.returncode == 3
@@ -176,16 +175,16 @@ def test_every_command_that_measures_ends_with_what_was_disturbed(cli, monkeypat
     (folder / "index.toml").write_text('[naps]\nsummary = "naps"\ntime = "seconds"\n')
     (folder / "naps.toml").write_text('problem = "nap"\n[axes]\nframework = ["toy"]\n')
     monkeypatch.setattr(suites, "FOLDER", folder)
-    monkeypatch.setattr(execution, "execute", lambda *_: sides((BUSY, 3), (BUSY, 0)))
+    monkeypatch.setattr(measuring, "execute", lambda *_: sides((BUSY, 3), (BUSY, 0)))
     done = cli(*words)
     assert done.returncode == 0
     assert done.stdout.endswith(TOLD)
 
 
 def test_beside_json_disturbances_are_told_on_standard_error_and_none_are_not_told(cli, monkeypatch):
-    monkeypatch.setattr(execution, "execute", lambda *_: sides((BUSY, 3), (BUSY, 0)))
+    monkeypatch.setattr(measuring, "execute", lambda *_: sides((BUSY, 3), (BUSY, 0)))
     done = cli("run", *NAP, "--json")
     assert TOLD in done.stderr
     assert len(json.loads(done.stdout)) == 16
-    monkeypatch.setattr(execution, "execute", lambda *_: sides((BUSY, 0), (BUSY, 0)))
+    monkeypatch.setattr(measuring, "execute", lambda *_: sides((BUSY, 0), (BUSY, 0)))
     assert "disturbed" not in cli("run", *NAP).stdout
