@@ -9,11 +9,11 @@ A file is plain Python that knows nothing of this program:
 
 `flops`, `bytes` and `samples` of a step, and the largest relative error that is right, `bound`, are optional functions
 of options, too; what takes `itemsize` gets the bytes of a number in the precision. `__all__`, where there is one, says
-what is public.
+what is public, and may name what syntax does not show to be a function, such as `jax.jit(naive)`.
 """
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -30,7 +30,9 @@ GIVEN = (SEED, ITEM_SIZE)
 FRAMEWORKS = {"torch": ("torch", "triton"), "jax": ("jax", "flax")}
 """The modules whose import shows for which framework a file is; with neither, it is measured as NumPy is."""
 _FOLDED = (ast.Expression, ast.Constant, ast.UnaryOp, ast.BinOp, ast.operator, ast.unaryop)
-_Function = ast.FunctionDef | ast.ClassDef
+_LARGEST_POWER = 64
+"""Largest exponent or shift in a default."""
+_Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
 
 
 @dataclass(frozen=True)
@@ -68,23 +70,20 @@ def read(name: str, path: Path) -> Code:
     try:
         tree = ast.parse(content)
     except SyntaxError as error:
-        raise UserError(f"{name}:{error.lineno}: {error.msg}") from error
-    defined = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-    public = _public(tree)
+        raise UserError(":".join([name, *([str(error.lineno)] if error.lineno else []), f" {error.msg}"])) from error
+    defined = _defined(tree)
+    public = _public(name, tree, defined)
     functions = {
-        function: tuple(_parameters(node, defined))
-        for function, node in defined.items()
-        if function not in HELPERS and (function in public if public else not function.startswith("_"))
+        function: tuple(_parameters(defined[function], defined)) for function in public if function not in HELPERS
     }
     if not functions:
         raise UserError(f"{name} defines no public function or class to measure; `benchmarker new` writes an example")
     helpers = {helper: tuple(_parameters(defined[helper], defined)) for helper in HELPERS if helper in defined}
+    for function in (*helpers, *functions):
+        if trouble := _trouble(defined[function]):
+            raise UserError(f"{name}: {function} {trouble}")
     classes = {function: node for function in functions if isinstance(node := defined[function], ast.ClassDef)}
-    needing = [
-        function
-        for function in functions
-        if "inputs" not in helpers and function not in classes and _takes(defined[function])
-    ]
+    needing = [function for function in functions if "inputs" not in helpers and _takes(defined[function])]
     if needing:
         raise UserError(
             f"{name} has no `inputs`, but {needing[0]} takes arguments; define inputs(...), which returns them"
@@ -128,16 +127,61 @@ def _options(
     return options
 
 
-def _public(tree: ast.Module) -> set[str]:
-    """Return the names in `__all__`; none if there is no such list."""
+def _defined(tree: ast.Module) -> dict[str, _Function | None]:
+    """Return the functions, lambdas and classes that a file defines; None for what else has a name in it."""
+    defined: dict[str, _Function | None] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            defined[node.id] = None
+        elif isinstance(node, ast.alias):
+            defined[node.asname or node.name] = None
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            defined[node.name] = None
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            defined[node.name] = node
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
+            defined |= {target.id: node.value for target in node.targets if isinstance(target, ast.Name)}
+    return defined
+
+
+def _public(name: str, tree: ast.Module, defined: Mapping[str, _Function | None]) -> list[str]:
+    """Return the names in `__all__`, or without it those of functions and classes that begin with no `_`."""
     for node in tree.body:
         if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "__all__" for t in node.targets):
-            return set(ast.literal_eval(node.value))
-    return set()
+            try:
+                public: list[str] = [str(each) for each in ast.literal_eval(node.value)]
+            except (TypeError, ValueError):
+                raise UserError(f"{name}:{node.lineno}: __all__ is no list of texts; write the names out") from None
+            if absent := [each for each in public if each not in defined]:
+                raise UserError(f"{name}:{node.lineno}: __all__ names {absent[0]}, which the file does not define")
+            return list(dict.fromkeys(public))
+    return [function for function, node in defined.items() if node and not function.startswith("_")]
 
 
-def _parameters(node: _Function, defined: Mapping[str, _Function]) -> Iterator[Parameter]:
-    """Yield the parameters of a function, or of the `__init__` of a class."""
+def _trouble(node: _Function | None) -> str | None:
+    """Return why a function or class cannot be measured, with the remedy, or None."""
+    if isinstance(node, ast.AsyncFunctionDef):
+        return "is `async def`; let a plain function run it, as in asyncio.run(...), and begin its own name with _"
+    if isinstance(node, ast.FunctionDef) and _yields(node.body):
+        return "is a generator, which computes nothing when it is called; return instead of yield"
+    if isinstance(node, ast.ClassDef) and not node.bases and not _method(node, "__call__", {}):
+        return "has no method `__call__`, which a step calls; add it, or begin its name with _"
+    return None
+
+
+def _yields(nodes: Iterable[ast.AST]) -> bool:
+    """Whether a body yields, not counting the functions in it."""
+    nested = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+    return any(
+        isinstance(node, ast.Yield | ast.YieldFrom) or _yields(ast.iter_child_nodes(node))
+        for node in nodes
+        if not isinstance(node, nested)
+    )
+
+
+def _parameters(node: _Function | None, defined: Mapping[str, _Function | None]) -> Iterator[Parameter]:
+    """Yield the parameters of a function, or of the `__init__` of a class; none if they cannot be read."""
     function = _method(node, "__init__", defined) if isinstance(node, ast.ClassDef) else node
     if function is None:
         return
@@ -152,7 +196,7 @@ def _parameters(node: _Function, defined: Mapping[str, _Function]) -> Iterator[P
 def _value(node: ast.expr) -> bool | int | float | str | None:
     """Return the value of a default that is a number, a text or a Boolean, such as `2**12`; None for any other."""
     expression = ast.Expression(node)
-    if not all(isinstance(part, _FOLDED) for part in ast.walk(expression)):
+    if not all(isinstance(part, _FOLDED) and not _is_huge(part) for part in ast.walk(expression)):
         return None
     try:
         value = eval(compile(expression, "default", "eval"), {"__builtins__": {}})  # noqa: S307 - constants alone
@@ -161,13 +205,22 @@ def _value(node: ast.expr) -> bool | int | float | str | None:
     return value if isinstance(value, bool | int | float | str) else None
 
 
-def _takes(node: _Function) -> bool:
+def _is_huge(node: ast.AST) -> bool:
+    """Whether a power or a shift may take for ever to compute."""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Pow | ast.LShift):
+        return False
+    power = node.right.value if isinstance(node.right, ast.Constant) else None
+    return not isinstance(power, int | float) or power > _LARGEST_POWER
+
+
+def _takes(node: _Function | None) -> bool:
     """Whether a function has parameters without a default."""
-    assert isinstance(node, ast.FunctionDef)
+    if node is None or isinstance(node, ast.ClassDef):
+        return False
     return len(node.args.posonlyargs) + len(node.args.args) > len(node.args.defaults)
 
 
-def _method(node: ast.ClassDef, name: str, defined: Mapping[str, _Function]) -> ast.FunctionDef | None:
+def _method(node: ast.ClassDef, name: str, defined: Mapping[str, _Function | None]) -> ast.FunctionDef | None:
     """Return a method of a class, its own or that of a base class in the same file; None if neither has it."""
     for statement in node.body:
         if isinstance(statement, ast.FunctionDef) and statement.name == name:

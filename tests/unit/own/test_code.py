@@ -33,7 +33,7 @@ def test_functions_and_classes_are_measured_and_helpers_imports_and_private_name
         def flops(n): ...
         def first(x): ...
         def _hidden(x): ...
-        class Second:
+        class Second(torch.nn.Module):
             def __init__(self, n, depth=3): ...
             def loss(self, x): ...
         '''
@@ -46,12 +46,28 @@ def test_functions_and_classes_are_measured_and_helpers_imports_and_private_name
 
 
 def test_a_class_has_the_options_and_the_loss_of_its_base(read):
-    found = read("class A:\n  def __init__(self, n=1): ...\n  def loss(self): ...\nclass B(A):\n  def f(self): ...")
+    found = read("class A(M):\n  def __init__(self, n=1): ...\n  def loss(self): ...\nclass B(A):\n  def f(self): ...")
     assert (found.trained, found.options) == ({"A", "B"}, {"n": 1})
 
 
 def test_all_decides_what_is_public(read):
     assert list(read("__all__ = ['_b']\ndef a(): ...\ndef _b(): ...").functions) == ["_b"]
+
+
+def test_a_lambda_is_a_function_and_a_helper(read):
+    found = read("inputs = lambda n=8: n\nbytes = lambda n: 4 * n\nf = lambda x: x\n_g = lambda x: x\nSIZE = 3")
+    assert (list(found.functions), set(found.helpers), found.options) == (["f"], {"inputs", "bytes"}, {"n": 8})
+
+
+@pytest.mark.parametrize("defined", ["f = jax.jit(g)", "if x:\n  def f(x): ...", "from a import f", "import a as f"])
+def test_all_may_name_what_syntax_does_not_show_to_be_a_function(read, defined):
+    file = f"def inputs(): ...\ndef g(x): ...\n{defined}\n"
+    assert list(read(file).functions) == ["g"]
+    assert list(read(f"{file}__all__ = ['f', 'g']").functions) == ["f", "g"]
+
+
+def test_a_function_in_a_function_may_yield_and_a_base_class_may_be_called(read):
+    assert list(read("def f():\n  def g(): yield\n  return [*g()]\nclass B(f): ...").functions) == ["f", "B"]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +98,19 @@ def test_the_framework_is_the_one_that_is_imported(read, imports, frameworks):
         ("def inputs(n=None): ...\ndef f(x): ...", r"inputs takes n, which has no default"),
         ("def inputs(n=open('x')): ...\ndef f(x): ...", r"inputs takes n, which has no default"),
         ("def inputs(n=1): ...\ndef flops(m): ...\ndef f(x): ...", r"flops takes m, which has no default"),
-        ("def inputs(n=1): ...\nclass C:\n  def __init__(self, n=2): ...", "n has two defaults"),
+        (
+            "def inputs(n=1): ...\nclass C:\n  def __init__(self, n=2): ...\n  def __call__(self): ...",
+            "n has two defaults",
+        ),
+        ("def inputs(n=9**9**9): ...\ndef f(x): ...", r"inputs takes n, which has no default"),
+        ("def inputs(n=1 << 10**10): ...\ndef f(x): ...", r"inputs takes n, which has no default"),
+        ("def f(): ...\n\0", r"^file\.py: source code string cannot contain null bytes"),
+        ("\n__all__ = [x for x in y]\ndef f(): ...", r"^file\.py:2: __all__ is no list of texts; write the names out"),
+        ("\n__all__ = ['f', 'g']\ndef f(): ...", r"^file\.py:2: __all__ names g, which the file does not define"),
+        ("async def f(): ...\ndef g(): ...", r"^file\.py: f is `async def`; let a plain function run it"),
+        ("def f():\n  for x in y:\n    yield x", r"^file\.py: f is a generator, .* return instead of yield"),
+        ("def inputs(): yield\ndef f(x): ...", r"^file\.py: inputs is a generator"),
+        ("class C: ...", r"^file\.py: C has no method `__call__`.* add it, or begin its name with _"),
     ],
 )
 def test_a_file_that_cannot_be_measured_is_refused_in_one_line(read, content, message):
