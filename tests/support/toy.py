@@ -98,6 +98,7 @@ TOY = {
             def reference(self, data, mode): yield {"x": np.array(1.0)}
             def phases(self): return {"step": (1, self)}
             def cache_bytes(self, precision): return 0
+            def parameter_count(self): return 0
             @classmethod
             def engine_options(cls, slots, positions): return dict(slots=slots, positions=positions, new_tokens=1)
             def logits(self, data, tokens): return np.eye(10)[(tokens + 1) % 10]

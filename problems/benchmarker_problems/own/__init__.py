@@ -8,7 +8,7 @@ import importlib
 import importlib.util
 import random
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 from types import ModuleType
@@ -61,10 +61,6 @@ class Own(Problem):
     def small(self) -> Self:
         """Return the same size: code of unknown users may not work at another, and is checked as it is timed."""
         return self
-
-    def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
-        """Yield nothing: a workload has its own reference, in its framework."""
-        return iter(())
 
     @property
     def module(self) -> ModuleType:

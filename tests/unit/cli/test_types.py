@@ -82,7 +82,7 @@ def test_a_bound_is_in_seconds():
 
 @pytest.mark.parametrize("text", ["mixed_bf16", "mixed-bf16"])
 def test_a_precision_has_one_name_however_it_is_typed(text):
-    assert parsed(*RUN, f"--precision={text}").params["precision"] == "mixed_bf16"
+    assert parsed(*RUN, f"--precision={text}").params["precision"] == ["mixed_bf16"]
     with pytest.raises(click.UsageError) as caught:
         parsed(*RUN, "--precision=bf17")
     assert caught.value.format_message() == f"--precision=bf17: not one of {', '.join(PRECISIONS)}"

@@ -220,7 +220,7 @@ def test_the_command_repeats_the_case():
     command = group.get_command(None, "run")
     options = command.make_context("run", words[4:]).params
     assert (options["m"], options["transpose_a"], options["transpose_b"]) == ("7", False, True)
-    assert (options["precision"], options["seed"], options["threads"], options["compile"]) == ("fp64", 3, 2, True)
+    assert (options["precision"], options["seed"], options["threads"], options["compile"]) == (["fp64"], 3, 2, True)
     assert (options["preheat"], options["seconds"], options["timeout_s"]) == (True, 2.5, 9)
     assert options["median_precision"] == 0.01
 
