@@ -17,12 +17,14 @@ from benchmarker.cli.display.progress import Progress, progress_options, verbose
 from benchmarker.cli.options.case import case_options, store_options
 from benchmarker.cli.options.judging import judging_options, status_of, verdicts_of
 from benchmarker.cli.options.problem import ProblemCommand, names_of, no_options, problem_of
+from benchmarker.cli.options.target import sides as of_files
 from benchmarker.cli.options.target import targets
 from benchmarker.cli.options.types import Choice, Duration, Integer, Share, complete_plugin
 from benchmarker.display.comparisons import family_output
 from benchmarker.display.result import Text
 from benchmarker.hooks import parameters
 from benchmarker.library.judging import Design, case_of, judged, rules_of
+from benchmarker.records.factors import FUNCTION
 from benchmarker.stats.verdict import LOOKS
 
 
@@ -97,6 +99,8 @@ def command(
     sides: list[tuple[str, Sequence[str], str]] = [("--a", common, a), ("--b", common, b)]
     if len(named := targets(common)) == 2:
         others = [word for word in common if word not in named]
+        if not any(f"--{FUNCTION}" in words for words in (*others, a, b)):
+            named = [*of_files(*named)]
         sides = [(target, [target, *others], own) for target, (_, _, own) in zip(named, sides, strict=True)]
     if not (common or a or b):
         raise no_options("ab --problem=gemm --a=--framework=jax --b=--framework=torch")

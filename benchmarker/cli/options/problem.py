@@ -82,11 +82,9 @@ class ProblemCommand(click.Command):
             if not ctx.resilient_parsing:
                 raise
             options = []
-        own = {param.name for param in self.params}
-        if twice := [param.name for param in options if param.name in own]:
-            raise UserError(
-                f"problem.{problem} has a parameter {twice[0]!r}, which is a common option; rename the parameter"
-            )
+        own = {*ctx.help_option_names, *(text for param in self.params for text in (param.name, *param.opts))}
+        if twice := [param.name for param in options if own.intersection((param.name, *param.opts))]:
+            raise UserError(f"{problem} has a parameter {twice[0]!r}, which is a common option; rename the parameter")
         ctx.meta[OPTIONS] = options
         return super().parse_args(ctx, args)
 

@@ -41,10 +41,12 @@ class NumpyFramework(Framework):
         """Return at once: the result is already computed."""
 
     def is_finite(self, result: Any) -> bool:
-        """Whether the array, or every array of a tuple or by name, contains no NaN or infinity."""
-        values = tuple(result.values()) if isinstance(result, Mapping) else result
-        arrays = values if isinstance(values, tuple) else (values,)
-        return all(bool(np.isfinite(array).all()) for array in arrays)
+        """Whether every number and array in `result`, which may be nested, is free of NaN and infinity."""
+        if isinstance(result, Mapping | tuple | list):
+            return all(self.is_finite(each) for each in (result.values() if isinstance(result, Mapping) else result))
+        return not isinstance(result, np.ndarray | np.generic | int | float | complex) or bool(
+            np.isfinite(result).all()
+        )
 
     def threads(self) -> int:
         """Return the number of threads that the BLAS reports."""

@@ -6,6 +6,7 @@
 
 import importlib
 import importlib.util
+import math
 import random
 import sys
 from collections.abc import Callable, Mapping
@@ -78,7 +79,10 @@ class Own(Problem):
             return None
         takes_size = any(each.name == ITEM_SIZE for each in self.code.helpers[name])
         size = {ITEM_SIZE: PRECISIONS[precision].parameter_bytes} if takes_size else {}
-        return getattr(self.module, name)(**self.options_of(name), **size)
+        value = getattr(self.module, name)(**self.options_of(name), **size)
+        if value is not None and not (isinstance(value, int | float | np.number) and 0 <= float(value) < math.inf):
+            raise UserError(f"{self.code.name}: {name} returned {value!r}, which is not a number from 0")
+        return value
 
     def made(self, function: str) -> Callable[..., Any]:
         """Return a function of the file, or an object of a class with its options."""
@@ -102,17 +106,25 @@ class Own(Problem):
         if torch := sys.modules.get("torch"):
             torch.manual_seed(seed)
         takes_seed = any(each.name == SEED for each in self.code.helpers["inputs"])
-        return self.module.inputs(**self.options_of("inputs"), **({SEED: seed} if takes_seed else {}))
+        made = self.module.inputs(**self.options_of("inputs"), **({SEED: seed} if takes_seed else {}))
+        if made is None:
+            raise UserError(f"{self.code.name}: inputs returned None; return the arguments of the functions")
+        return made
 
 
 def imported(code: Code) -> ModuleType:
     """Import a file, with its folder on the path, or the module of this name; each content once."""
     if not code.name.endswith(".py"):
         return importlib.import_module(code.name)
-    name = f"own_{code.path.stem}_{code.sha256[:DIGITS]}"
+    packages: list[str] = []
+    folder = code.path.parent
+    while (folder / "__init__.py").is_file():
+        packages.insert(0, folder.name)
+        folder = folder.parent
+    name = ".".join([*packages, f"own_{code.path.stem}_{code.sha256[:DIGITS]}".replace(".", "_")])
     if name in sys.modules:
         return sys.modules[name]
-    sys.path.insert(0, str(code.path.parent))
+    sys.path[:0] = dict.fromkeys([str(code.path.parent), str(folder)])
     spec = importlib.util.spec_from_file_location(name, code.path)
     assert spec is not None
     assert spec.loader is not None
@@ -134,6 +146,8 @@ def define_problem(name: str, path: Path) -> type[Problem]:
         (FUNCTION, Annotated[Literal[several], Meta(description="what of the file is measured")], several[0])
     ]
     for option, default in code.options.items():
+        if option in Own.__annotations__ or hasattr(Own, option):
+            raise UserError(f"{name} has a parameter {option!r}, which cannot be an option; rename the parameter")
         fields.append(
             (option, Annotated[type(default), Meta(description=f"as {name} takes it")], field(default=default))
         )

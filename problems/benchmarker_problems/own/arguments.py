@@ -52,6 +52,11 @@ def taken(name: str, sets: Iterable[Any], precision: str) -> Inputs:
         whole = _without_arrays(several, "", arrays, types)
         if template is not None and whole != template:
             raise UserError(f"{name}: inputs returns arguments of other kinds or types each time")
+        if batches and (off := next((each for each in arrays if arrays[each].shape != batches[0][each].shape), None)):
+            raise UserError(
+                f"{name}: inputs returns arrays of other shapes each time, {batches[0][off].shape} and "
+                f"{arrays[off].shape}; take the shape from an option"
+            )
         template = whole
         batches.append(arrays)
     floats = {dtype for dtype in types.values() if dtype.startswith(("float", "bfloat", "complex"))}
@@ -85,6 +90,8 @@ def results(result: Any, kind: Any) -> dict[str, np.ndarray]:
     for place, value in _leaves(result, ""):
         is_own = isinstance(value, kind) and type(value).__module__.partition(".")[0] in OWN
         if not is_own and not isinstance(value, bool | int | float | complex):
+            if value is None:
+                raise RuntimeError("a function returned None; return what it computes, which is checked")
             raise RuntimeError(f"a function returned {type(value).__name__}, which is not an array of its framework")
         on_host = _on_host(value)
         array = np.asarray(value) if on_host is None else on_host[0]

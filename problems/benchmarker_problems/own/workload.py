@@ -1,7 +1,7 @@
 """A function of the user as a workload: its steps, what they are held to, and the work that they do."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import cycle
 from typing import Any, Generic, TypeVar
@@ -102,25 +102,29 @@ class Measured(Generic[S]):
             return f"{problem.function} was not checked: there is no `reference`, and {alone}"
         steps = self.expected(STEPS[mode])
         words = "itself" if self.against == problem.function else self.against
-        return Exact(steps, self.bounds(steps[0]), f"{words} in fp64")
+        return Exact(steps, self.bounds(steps[:1]), f"{words} in fp64")
 
-    def bounds(self, expected: Outputs) -> dict[str, float]:
-        """Return the largest relative error of each result that is right.
+    def bounds(self, expected: Sequence[Outputs]) -> dict[str, float]:
+        """Return the largest relative error of each result that is right, for as many sets as there are results.
 
-        That is what the file says, or a small multiple of the error of what the function is held to in this precision.
+        That is what the file says, or a small multiple of the largest error of what the function is held to in this
+        precision.
         """
         calls, types = self.calls, PRECISIONS[self.calls.case.precision]
         assert self.against is not None
         if (given := calls.problem.helper("bound", calls.case.precision)) is not None:
-            return dict.fromkeys(expected, float(given))
+            return dict.fromkeys(expected[0], float(given))
         try:
             step = calls.step(calls.made(self.against, types.name), compiled=False)
-            observed = calls.outputs(step(calls.put(self.data.batches[0], types.name)))
+            sets = [calls.put(batch, types.name) for batch in self.data.batches[: len(expected)]]
+            observed = [calls.outputs(step(arguments)) for arguments in sets]
         except Exception:  # noqa: BLE001 - what others are held to need not work in every precision
-            return dict.fromkeys(expected, max(types.bound, ROUNDOFFS * types.roundoff))
-        return {
-            name: max(types.bound, MARGIN * relative_error(observed[name], values)) for name, values in expected.items()
+            return dict.fromkeys(expected[0], max(types.bound, ROUNDOFFS * types.roundoff))
+        errors = {
+            name: max(relative_error(one[name], exact[name]) for one, exact in zip(observed, expected, strict=True))
+            for name in expected[0]
         }
+        return {name: max(types.bound, MARGIN * error) for name, error in errors.items()}
 
     def counted(self) -> Counted:
         """Return the work of a step as the file states it, or as the framework counts it."""

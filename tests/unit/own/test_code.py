@@ -6,6 +6,8 @@ import textwrap
 import pytest
 
 from benchmarker import UserError
+from benchmarker.cli.commands.run import run_command
+from benchmarker.cli.options import target
 from benchmarker.hooks import parameters, registry
 from benchmarker_problems.own import code
 
@@ -127,6 +129,35 @@ def test_a_file_is_a_problem_with_its_options_and_is_not_run(tmp_path, monkeypat
     assert registry.implementing("own.py") == ["torch"]
     assert kind.source is not None
     assert kind.source.path == "own.py"
+
+
+@pytest.mark.parametrize("name", ["function", "small", "source", "code"])
+def test_a_parameter_that_cannot_be_an_option_is_refused(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.py").write_text(f"def inputs({name}=8): ...\ndef f(x): ...\n")
+    with pytest.raises(UserError, match=f"own.py has a parameter '{name}', .* rename the parameter"):
+        registry.problem("own.py")
+
+
+def test_a_parameter_that_is_an_option_of_the_command_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("json", "help", "blocks"):
+        (tmp_path / f"{name}.py").write_text(f"def inputs({name}=8): ...\ndef f(x): ...\n")
+        with pytest.raises(UserError, match=f"{name}.py has a parameter '{name}', which is a common option"):
+            run_command.make_context("run", [f"{name}.py"], help_option_names=["-h", "--help"])
+
+
+def test_files_are_compared_by_the_function_that_they_have_in_common(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, functions in {"a": "fg", "b": "gh", "c": "fgh", "d:e": "x"}.items():
+        (tmp_path / f"{name}.py").write_text("".join(f"def {each}(): ...\n" for each in functions))
+    assert target.sides("a.py", "b.py") == ("a.py:g", "b.py:g")
+    assert target.sides("a.py:f", "b.py:h") == ("a.py:f", "b.py:h")
+    with pytest.raises(UserError, match=r"several functions in common: f, g; name one, as in ab a\.py:f c\.py:f"):
+        target.sides("a.py", "c.py")
+    with pytest.raises(UserError, match=r"no function in common; name one of each, as in a\.py:f"):
+        target.sides("a.py", "d:e.py")
+    assert target.expanded(["d:e.py", "--n=1"]) == ["--problem=d:e.py", "--framework=numpy", "--n=1"]
 
 
 def test_a_module_of_a_package_is_a_problem(tmp_path, monkeypatch):

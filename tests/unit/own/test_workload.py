@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarker import UserError, open_bench
+from benchmarker_plugins.frameworks.numpy import NumpyFramework
 from benchmarker_problems.own import protection
 
 CHEATS = Path(__file__).parents[2] / "fixtures" / "cheats.py"
@@ -209,3 +210,48 @@ def test_too_few_pairs_show_nothing(monkeypatch):
     bench = open_bench(str(CHEATS), "torch", "cpu", function="kept_by_a_sample")
     workload = bench.build(bench.problem, bench.data(bench.problem, 4))
     assert workload.suspicions() == []
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("def inputs(): pass\ndef f(x): return x", "inputs returned None; return the arguments"),
+        ("_n = []\ndef inputs(): _n.append(1); return np.ones(len(_n))\ndef f(x): return x", "other shapes each time"),
+        ("def f(): return 1\ndef flops(): return 'many'", "flops returned 'many', which is not a number from 0"),
+        ("def f(): return 1\ndef samples(): return float('nan')", "samples returned nan, which is not a number"),
+        ("def f(): return 1\ndef bytes(): return -3", "bytes returned -3, which is not a number"),
+    ],
+)
+def test_what_inputs_and_helpers_may_not_return_is_refused(opened, content, message):
+    with pytest.raises(UserError, match=message):
+        opened(f"import numpy as np\n{content}", "numpy", "f")
+
+
+@pytest.mark.parametrize("value", ["None", "'text'", "[x, {'a': object()}]"])
+def test_a_result_that_is_no_array_fails_also_without_a_reference(opened, value):
+    workload = opened(f"def inputs(): return 1\ndef f(x): return {value}", "numpy", "f")
+    assert NumpyFramework().is_finite(workload.step())
+    with pytest.raises(RuntimeError, match="a function returned"):
+        workload.verify(None)
+
+
+def test_numbers_and_arrays_in_nested_results_are_finite_or_not():
+    assert NumpyFramework().is_finite([np.ones(3), {"a": (1, np.float32(2))}])
+    assert not NumpyFramework().is_finite([np.ones(3), {"a": (1, np.array([1, np.inf]))}])
+
+
+def test_sums_that_cancel_are_right(opened):
+    content = """
+    import numpy as np
+    def inputs(n=64, seed=0): return np.random.default_rng(seed).standard_normal(n)
+    def reference(x): return x.sum()
+    def f(x): return x.sum()
+    """
+    assert [opened(content, "numpy", "f", seed=seed).verify(None) for seed in range(10)] == [None] * 10
+
+
+def test_a_file_of_a_package_imports_its_neighbours(opened):
+    Path("__init__.py").touch()
+    Path("neighbour.py").write_text("def scale(): return 2\n")
+    workload = opened("from .neighbour import scale\ndef f(): return scale()", "numpy", "f")
+    assert workload.step() == 2
