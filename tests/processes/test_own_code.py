@@ -109,7 +109,7 @@ def test_what_is_suspect_is_said_and_makes_a_verdict_provisional(cli, sorts):
     sorts.write_text(
         SORTS
         + "import time\n_kept = {}\ndef keeps(x):\n    key = float(x[0])\n    if key not in _kept:\n"
-        + "        time.sleep(2e-3)\n        _kept[key] = np.sort(x)\n    return _kept[key]\n"
+        + "        time.sleep(30e-3)\n        _kept[key] = np.sort(x)\n    return _kept[key]\n"
     )
     done = cli("run", "sorts.py:by_python,keeps", "--trials=6", *QUICK)
     assert done.returncode == 0, done.stderr

@@ -183,6 +183,7 @@ FOUND = {
 @pytest.mark.parametrize(("cheat", "finds"), [*FOUND.items(), ("honest", None)])
 def test_cheats_are_found_and_what_is_honest_is_not(cheat, finds, monkeypatch):
     monkeypatch.setattr(time, "perf_counter_ns", time.perf_counter_ns)
+    monkeypatch.setattr(protection, "PAIRS_S", 120.0)
     bench = open_bench(str(CHEATS), "torch", "cpu", function=cheat)
     workload = bench.build(bench.problem, bench.data(bench.problem, 4))
     bench.problem.module._stop.clear()
