@@ -119,7 +119,8 @@ def source_file(problem: str) -> Path | None:
     path = Path(problem)
     if not path.suffix or f"source.{path.suffix[1:]}" not in scan(tuple(sys.path)):
         is_module = "." in problem and all(part.isidentifier() for part in problem.split("."))
-        return _source(problem) if is_module else None
+        here = Path(*problem.split(".")).with_suffix(".py")
+        return (_source(problem) or (here.absolute() if here.is_file() else None)) if is_module else None
     return path.absolute() if path.is_file() else None
 
 

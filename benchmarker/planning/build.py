@@ -25,7 +25,7 @@ from benchmarker.planning.capabilities import abilities
 from benchmarker.planning.cases import choose_device, duet_trouble, make_case, same_device
 from benchmarker.power import samplers
 from benchmarker.records import suite
-from benchmarker.records.factors import factors_of, label, varying
+from benchmarker.records.factors import FUNCTION, factors_of, label, varying
 from benchmarker.records.plan import make_plan
 from benchmarker.records.suite import PlannedSuite, SuiteCase
 
@@ -136,8 +136,20 @@ def suite_of(description: Description) -> PlannedSuite:
 
 def _named(description: Description) -> tuple[list[str | None], list[dict[str, Any]]]:
     """The name and the settings of each requested case."""
-    tables = factors.expand(description)
+    tables = [each for table in factors.expand(description) for each in _of_file(table)]
     return [table.pop(factors.CASE_NAME, None) for table in tables], tables
+
+
+def _of_file(table: dict[str, Any]) -> list[dict[str, Any]]:
+    """A table for each framework and function of the user's file that a table names, unless it names them itself."""
+    problem = table.get("problem")
+    if not isinstance(problem, str) or registry.source_file(problem) is None:
+        return [table]
+    kind = registry.problem(problem)
+    functions = next(field.choices for field in parameters.fields(kind) if field.name == FUNCTION)
+    frameworks = [table["framework"]] if "framework" in table else kind.frameworks or ()
+    measured = [table[FUNCTION]] if FUNCTION in table else functions
+    return [{**table, "framework": name, FUNCTION: function} for name in frameworks for function in measured]
 
 
 def _suite(

@@ -184,3 +184,25 @@ def test_a_run_of_a_plugin_has_no_source_to_pack(cli, tmp_path):
     assert cli("run", "--framework=toy", "--problem=nap", *QUICK).returncode == 0
     (run,) = (tmp_path / "results").iterdir()
     assert "measured no file of yours" in cli("bundle", "create", str(run), "--with-source").stderr
+
+
+def test_a_plan_measures_every_function_of_a_file_in_its_framework(cli, sorts, tmp_path):
+    measuring = "[measuring]\nblocks = 2\nwarmup_steps = 1\nseconds = 0.1\npower = 'none'\n"
+    (tmp_path / "plan.toml").write_text(f"problem = 'sorts.py'\ntrials = 1\n{measuring}[axes]\nn = [32, 64]\n")
+    done = cli("plan", "run", "plan.toml", "--json")
+    assert done.returncode == 0, done.stderr
+    cases = [record["case"] for record in json.loads(done.stdout)]
+    assert {(case["framework"], case["params"]["function"], case["params"]["n"]) for case in cases} == {
+        ("numpy", function, n) for function in ("by_numpy", "by_python") for n in (32, 64)
+    }
+
+
+def test_a_module_of_a_package_in_the_current_folder_is_measured(cli, tmp_path):
+    package = tmp_path / "sortpackage"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "helper.py").write_text("import numpy as np\n")
+    (package / "sorts.py").write_text(SORTS.replace("import numpy as np", "from .helper import np"))
+    done = cli("run", "sortpackage.sorts:by_python", *QUICK)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("sortpackage.sorts:by_python n=64 fp32 in numpy on cpu")

@@ -97,7 +97,7 @@ def _is_given(name: str) -> bool:
 
 def _problem_output(name: str, problem: type[Problem], scopes: list[str]) -> Iterator[Part]:
     """Yield what a problem is, its options, and the formula of its cost."""
-    yield f"{name}: {problem.summary}\n"
+    yield f"{clean(name)}: {clean(problem.summary)}\n"
     yield Table.of(
         ["option", "values", "default on a CPU", "on accelerators", "meaning"],
         [

@@ -115,6 +115,8 @@ class Own(Problem):
 def imported(code: Code) -> ModuleType:
     """Import a file, with its folder on the path, or the module of this name; each content once."""
     if not code.name.endswith(".py"):
+        is_package = code.path.name == "__init__.py"
+        sys.path.append(str(code.path.parents[code.name.count(".") + is_package]))
         return importlib.import_module(code.name)
     packages: list[str] = []
     folder = code.path.parent
