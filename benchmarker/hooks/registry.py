@@ -118,9 +118,11 @@ def source_file(problem: str) -> Path | None:
         return None
     path = Path(problem)
     if not path.suffix or f"source.{path.suffix[1:]}" not in scan(tuple(sys.path)):
-        is_module = "." in problem and all(part.isidentifier() for part in problem.split("."))
-        here = Path(*problem.split(".")).with_suffix(".py")
-        return (_source(problem) or (here.absolute() if here.is_file() else None)) if is_module else None
+        *packages, module = problem.split(".")
+        if not packages or not all(part.isidentifier() for part in (*packages, module)):
+            return None
+        here = Path(*packages, f"{module}.py")
+        return _source(problem) or (here.absolute() if here.is_file() else None)
     return path.absolute() if path.is_file() else None
 
 
