@@ -73,7 +73,7 @@ def test_flops_of_recomputed_blocks_in_xla(name, problem, impl):
 
     given, wide = MODELS[name]
     size = problem(**given, **wide, impl=impl, recompute=True)
-    on_cpu = {"bert": {"qkv": False}, "dit": {"modulation": False}}.get(name, {})
+    on_cpu = {"bert": {"kept": ("attn_qkv",)}, "dit": {"kept": ("modulation",)}}.get(name, {})
     repeated = size.recomputed_flops(scores=False, **on_cpu)
     flops = lowered(name, size, "forward_backward").compile().cost_analysis()["flops"]
     assert flops == pytest.approx(size.cost("forward_backward", "fp32").flops + repeated, rel=0.01)
