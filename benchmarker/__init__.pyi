@@ -28,6 +28,7 @@ from .api.precision import MIXED as MIXED
 from .api.precision import PRECISIONS as PRECISIONS
 from .api.precision import STORED_FLOATS as STORED_FLOATS
 from .api.precision import Precision as Precision
+from .api.problem import FUNCTION as FUNCTION
 from .api.problem import Arrays as Arrays
 from .api.problem import Collective as Collective
 from .api.problem import Cost as Cost

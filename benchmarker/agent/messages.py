@@ -9,7 +9,7 @@ from benchmarker.api.fields import Count
 from benchmarker.power.sampler import MeterProbe
 from benchmarker.power.samplers import Readings
 from benchmarker.records.job import Installed
-from benchmarker.records.record import Machine
+from benchmarker.records.machine import Machine
 from benchmarker.worker.protocol import Command, Event, Task
 
 

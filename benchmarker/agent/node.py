@@ -18,7 +18,7 @@ from benchmarker.machine import gpus
 from benchmarker.power import samplers
 from benchmarker.power.sampler import MeterProbe
 from benchmarker.power.samplers import Readings, Sampled, Sampling
-from benchmarker.records.record import Machine
+from benchmarker.records.machine import Machine
 from benchmarker.worker.launch import Environment, Worker, environment_of, started
 from benchmarker.worker.pipes import Child, listen
 from benchmarker.worker.protocol import Command, Event, Task

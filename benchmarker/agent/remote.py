@@ -28,7 +28,7 @@ from benchmarker.hooks import launchers
 from benchmarker.power.sampler import MeterProbe
 from benchmarker.power.samplers import Readings
 from benchmarker.records.job import Installed, differences
-from benchmarker.records.record import Machine
+from benchmarker.records.machine import Machine
 from benchmarker.worker.launch import LINE_BYTES
 from benchmarker.worker.pipes import Child, Lines, end_children, start_child
 from benchmarker.worker.protocol import Command, Event, InvalidLineError, Task

@@ -136,6 +136,10 @@ class Source:
     sha256: str
 
 
+FUNCTION = "function"
+"""The option of such a problem that names what of the file is measured."""
+
+
 @dataclass(frozen=True, slots=True)
 class Data:
     """Weights by name, and several input batches, each at another place in memory, as NumPy arrays on the host."""

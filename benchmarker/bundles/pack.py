@@ -101,9 +101,9 @@ def bundle(
     """Pack the run in `folder` into a zip (by default RUN_ID.zip in the working directory), completely or not at all.
 
     Without `profiles`, event tables and profiler files are left out, and the manifest lists them. With `source`, the
-    user's files that were measured are packed, which must be here as they were. With `redact`, hosts
-    and graphics cards get pseudonyms, and files that may name them in other ways are left out too. With `key`, an SSH
-    key signs the zip. If the plan or a record is damaged, or a record belongs to another run, nothing is written and
+    user's files that were measured are packed, which must be here as they were. With `redact`, hosts and graphics cards
+    get pseudonyms, and files that may name them in other ways are left out too. With `key`, an SSH key signs the zip.
+    If the plan or a record is damaged, or a record belongs to another run, nothing is written and
     the faults are returned. Raises `UserError` if `folder` does not contain a run, if another process is using it, if
     the zip cannot be signed, or if it cannot be written.
     """

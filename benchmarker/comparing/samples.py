@@ -120,7 +120,7 @@ class Tested:
         self.shift: Shift | MeanShift | None = None
         self.method: Method = "none"
         a, b = self.baseline, self.contender
-        if not a.records or not b.records or (rules.metric.startswith(OF_FLOPS) and len(self.counted_by) > 1):
+        if not a.records or not b.records or self.counted_by:
             return
         common = sorted(a.rounds.keys() & b.rounds.keys())
         if rules.blocks_as_trials:
@@ -139,7 +139,9 @@ class Tested:
 
     @property
     def counted_by(self) -> list[str]:
-        """What tells the FLOPs of a step, of each side by its name; empty if that is the same."""
+        """What tells the FLOPs of each side, if the metric is made of FLOPs and they are counted differently."""
+        if not self.rules.metric.startswith(OF_FLOPS):
+            return []
         sides = {each.name: each.records[0].cost for each in (self.baseline, self.contender) if each.records}
         words = {name: cost.source for name, cost in sides.items() if cost and cost.source}
         return [f"{name} by {source}" for name, source in words.items()] if len(set(words.values())) > 1 else []

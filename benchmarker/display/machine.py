@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from benchmarker.formatting import si
-from benchmarker.records.record import Machine
+from benchmarker.records.machine import Machine
 
 
 def machine_rows(here: Machine) -> list[list[str]]:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import fields
 
 from benchmarker.api.case import EXECUTIONS, Case, Measuring
+from benchmarker.api.problem import FUNCTION
 from benchmarker.hooks import parameters, registry
-from benchmarker.records.factors import DEFAULTS, FUNCTION, SOURCE, Factors, Value, label, text, varying
+from benchmarker.records.factors import DEFAULTS, SOURCE, Factors, Value, label, text, varying
 from benchmarker.records.sides import SIDE
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from benchmarker.hooks.metrics import load_metrics
 from benchmarker.library.measuring import description_of
 from benchmarker.library.progress import listener_of
 from benchmarker.library.results import paths, refuse_empty, warn_of
-from benchmarker.planning import build, factors
+from benchmarker.planning import build
 from benchmarker.planning.cases import duet_trouble, same_device
 from benchmarker.power import samplers
 from benchmarker.records import store
@@ -162,7 +162,7 @@ def ab(
 def case_of(side: str, settings: Mapping[str, Any]) -> Case:
     """Return the case of one side; raises `UserError`, naming the side, if a setting is invalid or a list."""
     try:
-        cases, _ = build.make_cases(factors.expand(description_of(settings, trials=1)))
+        cases, _ = build.make_cases(build.expanded(description_of(settings, trials=1)))
         if len(cases) > 1:
             raise UserError(f"{len(cases)} cases; a side is one: give each setting one value")
     except UserError as error:

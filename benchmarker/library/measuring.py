@@ -87,7 +87,7 @@ def left_out_output(plan: Plan) -> Iterator[Part]:
 def run(
     *,
     problem: str,
-    framework: str | Sequence[str],
+    framework: str | Sequence[str] | None = None,
     trials: int = 1,
     results: str | PathLike[str] = "results",
     resume: bool = False,
@@ -96,7 +96,8 @@ def run(
 ) -> Measured:
     """Measure a problem in one or more frameworks, and return the records.
 
-    The `options` are those of the command `run`, as `precision="bf16"` or `max_s=5`, and those of the problem. A list
+    The problem may be a user's file, whose framework need not be named, and of which `function` names what is measured.
+    The `options` are those of the command `run`, as `precision="bf16"` or `seconds=5`, and those of the problem. A list
     makes a case of each value, and several lists one of each combination: `m=[256, 512]`. Each trial is a fresh
     process; records are stored in a new folder below `results`, or with `resume` in that of the newest unfinished run
     with the same cases. Nothing is printed: `progress` is a function that gets each line, or True for standard error.
@@ -110,7 +111,7 @@ def run(
 def sweep(
     *,
     problem: str,
-    framework: str | Sequence[str],
+    framework: str | Sequence[str] | None = None,
     trials: int = 10,
     design: DesignKind = "rounds",
     results: str | PathLike[str] = "results",
@@ -127,10 +128,14 @@ def sweep(
 
 
 def description_of(settings: Mapping[str, Any], axes: Mapping[str, Sequence[Any]] = {}, **plan: Any) -> Description:
-    """Return the description of a run: each setting with several values is an axis, like those of `axes`."""
+    """Return the description of a run: each setting with several values is an axis, like those of `axes`.
+
+    A setting that is None has its default.
+    """
     several = {
         setting(name): list(value) if isinstance(value, list | tuple | range) else [value]
         for name, value in settings.items()
+        if value is not None
     }
     if "weak" in several.get("scaling", ()) and several.get("devices", [1]) == [1] and "devices" not in axes:
         raise UserError("--scaling=weak needs several numbers of devices; for example --devices=1,2")

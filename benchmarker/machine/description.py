@@ -16,7 +16,7 @@ import psutil
 from benchmarker.formatting import count, si
 from benchmarker.machine.gpus import list_gpus
 from benchmarker.records.job import Installed
-from benchmarker.records.record import Cpu, Machine
+from benchmarker.records.machine import Cpu, Machine
 
 _CPU_SYSFS = Path("/sys/devices/system/cpu")
 _DMI = Path("/sys/class/dmi/id")
@@ -112,7 +112,7 @@ def noise(machine: Machine) -> list[str]:
 def commit(folder: Path = Path(__file__).parents[2], file: Path | None = None) -> str | None:
     """Return the git commit of a folder, with `+changes` if files differ; None if it is not a checkout.
 
-    Without one, that is this project's source. With a `file`, only its changes count.
+    By default, the folder is this project's source. With a `file`, only its changes count.
     """
     if not (folder / ".git").exists():
         return None

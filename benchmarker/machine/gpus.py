@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Mapping
 
 from benchmarker.api.errors import UserError
-from benchmarker.records.record import Gpu
+from benchmarker.records.machine import Gpu
 
 SHOWN_BY = {"cuda": "CUDA_VISIBLE_DEVICES", "rocm": "HIP_VISIBLE_DEVICES"}
 """The variable by which a process sees only some of the GPUs of a platform."""

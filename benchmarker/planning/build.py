@@ -15,7 +15,7 @@ import msgspec
 
 from benchmarker.api.case import Case, CaseRequest, Measuring, Scaling
 from benchmarker.api.errors import UserError
-from benchmarker.api.problem import NO_WEAK_SCALING, Divides
+from benchmarker.api.problem import FUNCTION, NO_WEAK_SCALING, Divides
 from benchmarker.files.toml import assigned
 from benchmarker.hooks import parameters, registry
 from benchmarker.machine import gpus
@@ -25,7 +25,7 @@ from benchmarker.planning.capabilities import abilities
 from benchmarker.planning.cases import choose_device, duet_trouble, make_case, same_device
 from benchmarker.power import samplers
 from benchmarker.records import suite
-from benchmarker.records.factors import FUNCTION, factors_of, label, varying
+from benchmarker.records.factors import factors_of, label, varying
 from benchmarker.records.plan import make_plan
 from benchmarker.records.suite import PlannedSuite, SuiteCase
 
@@ -136,8 +136,13 @@ def suite_of(description: Description) -> PlannedSuite:
 
 def _named(description: Description) -> tuple[list[str | None], list[dict[str, Any]]]:
     """The name and the settings of each requested case."""
-    tables = [each for table in factors.expand(description) for each in _of_file(table)]
+    tables = expanded(description)
     return [table.pop(factors.CASE_NAME, None) for table in tables], tables
+
+
+def expanded(description: Description) -> list[dict[str, Any]]:
+    """The settings of everything to measure, of a user's file each function, in each framework that the file is for."""
+    return [each for table in factors.expand(description) for each in _of_file(table)]
 
 
 def _of_file(table: dict[str, Any]) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ import msgspec
 
 from benchmarker.api.case import CaseRequest, Measuring, option_name
 from benchmarker.api.errors import UserError
+from benchmarker.api.problem import FUNCTION
 from benchmarker.files.toml import take
 from benchmarker.formatting import value_text
 
@@ -36,8 +37,6 @@ _TIMED = tuple(name for name in Measuring.__struct_fields__ if name not in _UNTI
 SOURCE = "source"
 """The factor that tells versions of a user's file apart: so many digits of its digest."""
 DIGITS = 12
-FUNCTION = "function"
-"""The parameter of a user's file that says which of its functions is measured."""
 
 
 def factors_of(case: Case) -> dict[str, Value]:

@@ -19,7 +19,8 @@ from benchmarker.api.fields import NULL_IS_AN_ANSWER, Count, Positive, null_beca
 from benchmarker.files import atomic
 from benchmarker.files.atomic import Fault, as_json
 from benchmarker.files.locks import locked
-from benchmarker.records.record import Check, DeviceInfo, Machine, Types
+from benchmarker.records.machine import DeviceInfo, Machine
+from benchmarker.records.record import Check, Types
 from benchmarker.records.store import LOAD
 
 Arrivals = Literal["poisson", "bursts", "trace"]

@@ -17,17 +17,8 @@ from benchmarker.machine import description
 from benchmarker.planning.cases import command_line
 from benchmarker.power import energy
 from benchmarker.power.energy import Accounts, Timed
-from benchmarker.records.record import (
-    SCHEMA_VERSION,
-    Design,
-    Failure,
-    FailureKind,
-    Machine,
-    Record,
-    SourceFile,
-    nulls,
-    reason,
-)
+from benchmarker.records.machine import Machine, SourceFile
+from benchmarker.records.record import SCHEMA_VERSION, Design, Failure, FailureKind, Record, nulls, reason
 from benchmarker.records.suite import TrialSuite
 from benchmarker.version import __version__
 from benchmarker.worker.protocol import Done, Event, Failed, RecordPart, StageBegan, StageEnded

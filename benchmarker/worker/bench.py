@@ -18,7 +18,8 @@ from benchmarker.api.precision import PRECISIONS
 from benchmarker.api.problem import Data, Problem, Workload, divided
 from benchmarker.hooks import parameters, registry
 from benchmarker.machine.description import last_cache_bytes, usable_cores
-from benchmarker.records.record import DeviceInfo, Inputs, SetLimit, Types, sets_of_rotation
+from benchmarker.records.machine import DeviceInfo
+from benchmarker.records.record import Inputs, SetLimit, Types, sets_of_rotation
 from benchmarker.worker.correctness import drawn
 from benchmarker.worker.protocol import RecordPart
 

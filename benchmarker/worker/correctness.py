@@ -145,10 +145,14 @@ def _compared(
 
 
 def _worst_place(value: np.ndarray, exact: np.ndarray) -> str:
-    """Return the element that is farthest off, or the first that is not finite: `[3, 17] is 0.51, not 0.75`."""
+    """Return the element that is farthest off, or the first that is not finite: `[3, 17] is 0.51, not 0.75`.
+
+    A single number has no place: ` is 0.51, not 0.75`.
+    """
     distance = np.where(np.isfinite(value), np.abs(value - exact), np.inf)
     index = np.unravel_index(int(np.argmax(distance)), exact.shape)
-    return f"[{', '.join(map(str, index))}] is {value[index]:.4g}, not {exact[index]:.4g}"
+    place = f"[{', '.join(map(str, index))}]" if index else ""
+    return f"{place} is {value[index]:.4g}, not {exact[index]:.4g}"
 
 
 def _error_in_bounds(check: Check) -> float:

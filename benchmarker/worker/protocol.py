@@ -18,11 +18,11 @@ from benchmarker.api.problem import Support
 from benchmarker.files.atomic import as_json
 from benchmarker.formatting import clean
 from benchmarker.power.sampler_client import SamplerLink
+from benchmarker.records.machine import DeviceInfo
 from benchmarker.records.record import (
     Blocks,
     Check,
     CostPart,
-    DeviceInfo,
     Failure,
     Inputs,
     Interference,

@@ -206,3 +206,9 @@ def test_a_module_of_a_package_in_the_current_folder_is_measured(cli, tmp_path):
     done = cli("run", "sortpackage.sorts:by_python", *QUICK)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("sortpackage.sorts:by_python n=64 fp32 in numpy on cpu")
+
+
+def test_a_side_of_a_file_with_several_functions_must_name_one(cli, sorts):
+    done = cli("ab", "--problem=sorts.py", "--framework=numpy", "--a=--n=8", "--b=--n=16", *QUICK)
+    assert done.returncode == 2
+    assert "2 cases; a side is one: give each setting one value" in done.stderr

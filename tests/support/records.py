@@ -15,12 +15,12 @@ from benchmarker.planning.cases import command_line
 from benchmarker.procurement.evidence import bound_of_case
 from benchmarker.records.ceilings import Ceiling, Resource, key_of
 from benchmarker.records.energy import Energy, SensorEnergy
+from benchmarker.records.machine import DeviceInfo
 from benchmarker.records.record import (
     Blocks,
     Check,
     CostPart,
     Design,
-    DeviceInfo,
     Inputs,
     Interference,
     Memory,

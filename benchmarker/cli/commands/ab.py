@@ -12,6 +12,7 @@ from typing import Any, get_args
 import click
 
 from benchmarker.api.errors import UserError
+from benchmarker.api.problem import FUNCTION
 from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.display.progress import Progress, progress_options, verbose, working
 from benchmarker.cli.options.case import case_options, store_options
@@ -24,7 +25,6 @@ from benchmarker.display.comparisons import family_output
 from benchmarker.display.result import Text
 from benchmarker.hooks import parameters
 from benchmarker.library.judging import Design, case_of, judged, rules_of
-from benchmarker.records.factors import FUNCTION
 from benchmarker.stats.verdict import LOOKS
 
 

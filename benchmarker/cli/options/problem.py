@@ -74,7 +74,7 @@ class ProblemCommand(click.Command):
         if not args and self.example and not ctx.resilient_parsing:
             raise no_options(self.example)
         if not self.argument:
-            args = expanded(args, every=self.lists)
+            args = expanded(args)
         problem = _first(args) if self.argument else _named(args)
         try:
             options = self._options(problem) if problem else []

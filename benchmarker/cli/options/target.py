@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from benchmarker.api.errors import UserError
+from benchmarker.api.problem import FUNCTION
 from benchmarker.hooks import parameters, registry
-from benchmarker.records.factors import FUNCTION
 
 
 def is_target(word: str) -> bool:
@@ -55,21 +55,19 @@ def targets(words: Sequence[str]) -> list[str]:
     return [word for before, word in pairwise(["", *words]) if before != "--problem" and is_target(word)]
 
 
-def expanded(words: Sequence[str], *, every: bool = False, frameworks: bool = True) -> list[str]:
+def expanded(words: Sequence[str]) -> list[str]:
     """Return the words with the options that the first target among them stands for.
 
-    That is the problem, the function if it names one, or with `every` all of the file, and the frameworks that the file
-    is for. What is given as an option stays. Raises `UserError` if the file cannot be read.
+    That is the problem, the function if it names one, and the frameworks that the file is for. What is given as an
+    option stays. Raises `UserError` if the file cannot be read.
     """
     for target in targets(words)[:1]:
         name, functions = _parted(target)
         kind, options = registry.problem(name), [f"--problem={name}"]
         given = {word.partition("=")[0] for word in words}
-        if every and not functions and f"--{FUNCTION}" not in given:
-            functions = ",".join(_functions(name))
         if functions:
             options.append(f"--{FUNCTION}={functions}")
-        if frameworks and "--framework" not in given:
+        if "--framework" not in given:
             options.append(f"--framework={','.join(kind.frameworks or ())}")
         at = list(words).index(target)
         return [*words[:at], *options, *words[at + 1 :]]

@@ -1,7 +1,8 @@
 """Code of the user: a Python file or module whose functions and classes are cases of one problem.
 
-`code` says what such a file consists of, `arguments` takes the arrays out of what its functions take and return, and
-`checks` compares results. The other modules run the functions in each framework.
+`code` reads what such a file consists of, and `arguments` takes the arrays out of what its functions take and return.
+`workload` says what results are held to, and `protection` looks for what fools a clock. `example` is a file to start
+from. The other modules run the functions in each framework.
 """
 
 import importlib
@@ -18,15 +19,10 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, Source, UserError, Work, hookimpl
+from benchmarker import FUNCTION, PRECISIONS, Cost, Data, Mode, Problem, Source, UserError, Work, hookimpl
 from benchmarker_problems.own import arguments
 from benchmarker_problems.own.code import GIVEN, ITEM_SIZE, SEED, Code, read
 from benchmarker_problems.own.example import FRAMEWORKS, SOFTMAX
-
-DIGITS = 12
-"""Digits of a file's digest in the name of its module."""
-FUNCTION = "function"
-"""The option that names what is measured of a file."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +119,7 @@ def imported(code: Code) -> ModuleType:
     while (folder / "__init__.py").is_file():
         packages.insert(0, folder.name)
         folder = folder.parent
-    name = ".".join([*packages, f"own_{code.path.stem}_{code.sha256[:DIGITS]}".replace(".", "_")])
+    name = ".".join([*packages, f"own_{code.path.stem}_{code.sha256}".replace(".", "_")])
     if name in sys.modules:
         return sys.modules[name]
     sys.path[:0] = dict.fromkeys([str(code.path.parent), str(folder)])

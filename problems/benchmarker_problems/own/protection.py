@@ -39,34 +39,37 @@ _CLOCKS = {name: getattr(time, name) for name in ("perf_counter_ns", "perf_count
 
 def trouble(measured: Measured[Any]) -> str | None:
     """Return what is wrong with the results of a function after its timed steps, or None."""
-    if measured.calls.case.mode == "training":
+    calls, sets, batches = measured.calls, measured.sets, measured.data.batches
+    if calls.case.mode == "training":
         return None
+    before = calls.contents(calls.put(batches[0], calls.case.precision)) or []
+    after = calls.contents(sets[0]) or []
+    if not all(np.array_equal(one, two, equal_nan=True) for one, two in zip(before, after, strict=True)):
+        return "it writes to its inputs, so that each step gets others; copy them first"
+    results = [measured.call(arguments) for arguments in sets[:VERIFIED]]
     if measured.against is None:
-        measured.calls.outputs(measured.call(measured.sets[0]))  # raises if a result is none of the framework's
+        calls.outputs(results[0])  # raises if a result is none of the framework's
         return None
     expected = measured.expected(VERIFIED)
     bounds = measured.bounds(expected)
 
     def wrong(result: Any, number: int) -> str | None:
-        observed = measured.calls.outputs(result)
+        observed = calls.outputs(result)
         errors = {name: relative_error(observed[name], values) for name, values in expected[number].items()}
         off = (f"{name} is off by {error:.3g}" for name, error in errors.items() if error > bounds[name])
         return next(off, None)
 
-    first, calls = measured.sets[0], measured.calls
-    before = calls.contents(calls.put(measured.data.batches[0], calls.case.precision)) or []
-    after = calls.contents(first) or []
-    if not all(np.array_equal(one, two, equal_nan=True) for one, two in zip(before, after, strict=True)):
-        return "it writes to its inputs, so that each step gets others; copy them first"
-    results = [measured.call(arguments) for arguments in measured.sets[: len(expected)]]
     for number, result in enumerate(results):
         if text := wrong(result, number):
-            is_again = wrong(measured.call(measured.sets[number]), number)
-            why = "it returns an earlier result" if is_again else "its results share memory"
+            why = (
+                "it returns an earlier result"
+                if wrong(measured.call(sets[number]), number)
+                else "its results share memory"
+            )
             return f"after the timed steps, {text}: {why}"
-    if len(expected) > 1 and measured.calls.overwrite(measured.sets[0], measured.data.batches[1]):
-        text = wrong(measured.call(measured.sets[0]), 1)
-        measured.calls.overwrite(measured.sets[0], measured.data.batches[0])
+    if len(expected) > 1 and calls.overwrite(sets[0], batches[1]):
+        text = wrong(measured.call(sets[0]), 1)
+        calls.overwrite(sets[0], batches[0])
         if text:
             return f"with other contents in the same memory, {text}: it returns an earlier result"
     return None

@@ -18,8 +18,9 @@ from benchmarker.power.sampler import Sample
 from benchmarker.power.samplers import Sampled
 from benchmarker.records import ceilings, store
 from benchmarker.records.energy import MeterReport
+from benchmarker.records.machine import DeviceInfo, Gpu
 from benchmarker.records.plan import make_plan
-from benchmarker.records.record import DeviceInfo, Failure, Gpu
+from benchmarker.records.record import Failure
 
 RUN = "20260102T030405.678901-89abcdef"
 UUID = "GPU-3f2a11c0-aaaa-bbbb-cccc-0123456789ab"

@@ -159,3 +159,18 @@ def test_an_interrupt_leaves_a_run_that_can_be_resumed(tmp_path):
     resumed = benchmarker.run(**options, resume=True)
     (folder,) = Path(tmp_path).iterdir()
     assert (folder, len(resumed.records)) == (resumed.path, 2)
+
+
+def test_a_file_of_the_user_needs_no_framework(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sorts.py").write_text(
+        "import numpy as np\ndef inputs(n=8): return np.random.standard_normal(n)\n"
+        "def one(x): return np.sort(x)\ndef two(x): return np.array(sorted(x))\n"
+    )
+    run = benchmarker.run(problem="sorts.py", n=[8, 16], seconds=0.05, warmup_steps=1)
+    cases = {(record.case.framework, record.case.params["function"], record.case.params["n"]) for record in run.records}
+    assert cases == {("numpy", function, n) for function in ("one", "two") for n in (8, 16)}
+    with pytest.raises(UserError, match="no framework is given"):
+        benchmarker.run(problem="gemm")
+    with pytest.raises(UserError, match="a: 2 cases; a side is one"):
+        benchmarker.ab({"n": 8}, {"n": 16}, problem="sorts.py")

@@ -256,3 +256,10 @@ def test_a_file_of_a_package_imports_its_neighbours(opened):
     Path("neighbour.py").write_text("def scale(): return 2\n")
     workload = opened("from .neighbour import scale\ndef f(): return scale()", "numpy", "f")
     assert workload.step() == 2
+
+
+def test_writing_to_inputs_is_found_without_a_reference(opened):
+    workload = opened(NUMPY.replace("np.sort(x)", "x.sort() or x"), "numpy", "first")
+    for _ in range(4):
+        workload.step()
+    assert "writes to its inputs" in workload.verify(None)

@@ -11,7 +11,7 @@ from support.records import QUIET, make_energy, make_record
 from benchmarker.comparing.results import Rules
 from benchmarker.files import atomic
 from benchmarker.records import store
-from benchmarker.records.record import Gpu
+from benchmarker.records.machine import Gpu
 from benchmarker.records.suite import SuiteCase, make_suite
 from benchmarker.report import assemble
 from benchmarker.report.gather import Procurement, gather

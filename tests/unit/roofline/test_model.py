@@ -12,8 +12,9 @@ from benchmarker.hooks.cases import Cases
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.records import store
 from benchmarker.records.ceilings import Ceilings, DeviceKey, File, keep, key_of, known, read
+from benchmarker.records.machine import DeviceInfo
 from benchmarker.records.profile import Kernel, Scope, Trace
-from benchmarker.records.record import CostPart, DeviceInfo, Failure
+from benchmarker.records.record import CostPart, Failure
 from benchmarker.records.sides import Side
 from benchmarker.roofline.model import beyond, point, rooflines
 from benchmarker.roofline.roofs import Roof, measured_roof
