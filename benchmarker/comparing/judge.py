@@ -12,7 +12,7 @@ from msgspec import structs
 from benchmarker.comparing import matching
 from benchmarker.comparing.diagnosis import executions
 from benchmarker.comparing.disturbances import provisional, suspicions
-from benchmarker.comparing.formatting import better_and_worse, few_runs, ratio
+from benchmarker.comparing.formatting import better_and_worse, few_runs, ratio, tally
 from benchmarker.comparing.notes import notes_on, notes_on_cases, notes_on_mean
 from benchmarker.comparing.results import Classical, Comparison, Family, GeometricMean, Rules, Verdict
 from benchmarker.comparing.samples import BY_RUN, Mean, Sample, Tested
@@ -269,7 +269,7 @@ def classical(match: Match) -> Classical | None:
 
 
 class Referee:
-    """Decides after each round whether the run ends, and records why in `ended`."""
+    """Decides after each round whether the run of so many pairs of cases ends, and records why in `ended`."""
 
     def __init__(
         self,
@@ -279,28 +279,32 @@ class Referee:
         target: float | None,
         budget_s: float | None,
         say: Callable[[str], None],
+        pairs: int = 1,
     ) -> None:
         self.rules, self.derive, self.looks = rules, derive, looks
         self.target, self.budget_s, self.say = target, budget_s, say
+        self.pairs = pairs
         self.ended = (
-            f"ended after {_rounds(looks[-1])}, the maximum; for more, start a new run with a larger --max-rounds"
+            f"ended after {self._rounds(looks[-1])}, the maximum; for more, start a new run with a larger --max-rounds"
         )
 
     def __call__(self, records: Sequence[Record]) -> bool:
         """Return whether the run ends."""
         rounds = len({record.trial for record in records})
         walls = [record.harness.wall_s / (2 if record.design.partner else 1) for record in records]
-        if rounds == 2 and any(all(r.error for r in records if r.design.case_number == side) for side in (0, 1)):
-            self.ended = f"ended after {_rounds(2)} because every trial of one side failed"
+        ran = {record.design.case_number for record in records if record.error is None}
+        if rounds == 2 and not any({2 * pair, 2 * pair + 1} <= ran for pair in range(self.pairs)):
+            self.ended = f"ended after {self._rounds(2)} because every trial of one side failed"
             return True
         if rounds in self.looks:
-            (comparison,) = compare(matching.within(records).matches, self.rules, self.derive).comparisons
-            self.say(f"after {count(rounds, 'round')}: B/A {ratio(comparison)} {comparison.verdict}")
-            if self._settled(comparison):
-                self.ended = f"ended after {_rounds(rounds)}, {duration_text(sum(walls))}"
+            comparisons = compare(matching.within(records).matches, self.rules, self.derive).comparisons
+            told = f"B/A {ratio(comparisons[0])} {comparisons[0].verdict}" if self.pairs == 1 else tally(comparisons)
+            self.say(f"after {count(rounds, 'round')}: {told}")
+            if all(0 in each.trials or self._settled(each) for each in comparisons):
+                self.ended = f"ended after {self._rounds(rounds)}, {duration_text(sum(walls))}"
                 return True
         if self.budget_s is not None and sum(walls) * (rounds + 1) / rounds > self.budget_s:
-            self.ended = f"ended after {_rounds(rounds)} because another would exceed --budget"
+            self.ended = f"ended after {self._rounds(rounds)} because another would exceed --budget"
             return True
         return False
 
@@ -310,7 +314,7 @@ class Referee:
         low, high = comparison.low, comparison.high
         return low is not None and high is not None and (high / low) ** 0.5 - 1 <= self.target
 
-
-def _rounds(number: int) -> str:
-    """Return a number of rounds, and what a round is, so that notes on trials can be related to it."""
-    return f"{count(number, 'round')} of 2 trials (one of A, one of B)"
+    def _rounds(self, number: int) -> str:
+        """Return a number of rounds, and what a round is, so that notes on trials can be related to it."""
+        sides = "one of A, one of B" if self.pairs == 1 else "A and B of each comparison"
+        return f"{count(number, 'round')} of {2 * self.pairs} trials ({sides})"

@@ -239,7 +239,7 @@ def _listed(values: Iterable[Sequence[str]]) -> str:
 
 
 def within(records: Sequence[Record]) -> Matching:
-    """Match the two configurations of one run, or those that differ in one factor only.
+    """Match the two configurations of one run, or those that differ in one factor only, or the pairs of an `ab`.
 
     The sides of an `ab` may differ in anything, because each was named. Otherwise a difference in the problem or the
     mode, or in the work and something else, must be named by an axis. Raises `UserError` if it is, or if it is
@@ -255,12 +255,14 @@ def within(records: Sequence[Record]) -> Matching:
             for name, number in zip("AB", numbers, strict=True)
         )
         return Matching((Match({}, one, two),), shared=shared)
+    named = all(record.design.looks for record in records)
+    if named and len(numbers) > 2 and (made := _pairs(records)):
+        return made
     if len(group) < 2:
         raise UserError(
             "the records are of one configuration; name another result to compare with, or an axis with --by"
         )
     axes = _axis(group).split(",")
-    named = all(record.design.looks for record in records)
     unlike = set(axes) & set(work(records[0].case))
     if len(group) == 2 and (named or not unlike or (len(axes) == 1 and not unlike & {"problem", "mode"})):
         one, two = (Side(label(each.factors, differ), each.records) for each in group)
@@ -273,6 +275,26 @@ def within(records: Sequence[Record]) -> Matching:
     if len(axes) > 1:
         raise UserError(f"the configurations differ in {', '.join(axes)}; name one with --by")
     return by(records, axes[0], None)
+
+
+def _pairs(records: Sequence[Record]) -> Matching | None:
+    """Match cases 0 and 1, 2 and 3, and so on, which an `ab` of several functions measures; None if these are none."""
+    by_number: dict[int, list[Record]] = {}
+    for record in sorted(records, key=lambda record: record.design.case_number):
+        by_number.setdefault(record.design.case_number, []).append(record)
+    cases = [Cases.of(of_number) for of_number in by_number.values()]
+    if [*by_number] != [*range(len(by_number))] or len(cases) % 2 or any(len(group) > 1 for group in cases):
+        return None
+    pairs = [(one[0], two[0]) for (one, two) in zip(cases[::2], cases[1::2], strict=True)]
+    made = _names([[each.factors for each in pair] for pair in pairs])
+    axes = varying([one.factors for one, _ in pairs])
+    matches = []
+    for (one, two), name in zip(pairs, made.each, strict=True):
+        differ = varying([one.factors, two.factors])
+        names = [label(each.factors, differ) if differ else letter for letter, each in (("A", one), ("B", two))]
+        case = {axis: one.factors[axis] for axis in axes}
+        matches.append(Match(case, Side(names[0], one.records), Side(names[1], two.records), name))
+    return Matching(tuple(matches), shared=made.shared)
 
 
 def _value(option: str, axes: Sequence[str], named: str, values: Sequence[tuple[str, ...]]) -> tuple[str, ...]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from benchmarker.api.errors import UserError
+from benchmarker.api.problem import FUNCTION
 from benchmarker.comparing import matching, profiled_parts
 from benchmarker.comparing.judge import Referee, classical
 from benchmarker.comparing.judge import compare as compare_matches
@@ -139,18 +141,18 @@ def ab(
 
     `a` and `b` have the options of one side, `common` those of both; they are those of `run`. The verdict is tested
     after 8, 11, 15, 20 and 30 rounds; `alpha` is divided among these tests. `target` continues until the ratio is known
-    to within ± this share, `budget_s` is the maximum time of all trials in seconds. Raises `UserError` as `run` does.
+    to within ± this share, `budget_s` is the maximum time of all trials in seconds. Of files, of which no `function` is
+    named, each function that both have is compared with itself. Raises `UserError` as `run` does.
     """
     rules = rules_of(metric, statistic, delta, alpha)
-    cases = [case_of(side, {**common, **own}) for side, own in (("a", a), ("b", b))]
-    both_auto = all({**common, **own}.get("device", "auto") == "auto" for own in (a, b))
+    sides = {**common, **a}, {**common, **b}
     return judged(
-        cases,
+        *pairs_of(("a", sides[0]), ("b", sides[1])),
         rules,
         Path(results),
         resume,
         listener_of(progress),
-        both_auto=both_auto,
+        both_auto=all(settings.get("device", "auto") == "auto" for settings in sides),
         design=design,
         target=target,
         budget_s=budget_s,
@@ -159,19 +161,50 @@ def ab(
     )
 
 
-def case_of(side: str, settings: Mapping[str, Any]) -> Case:
-    """Return the case of one side; raises `UserError`, naming the side, if a setting is invalid or a list."""
+def pairs_of(a: tuple[str, Mapping[str, Any]], b: tuple[str, Mapping[str, Any]]) -> tuple[list[Case], list[str]]:
+    """Return the cases of both sides in turns, A's first, and what is not compared.
+
+    A side is its name and its settings, which are one case. Of files of a user, of which no function is named, those
+    that both have are compared. Raises `UserError`, naming the side, if a setting is invalid or a list, and if there is
+    no such function.
+    """
+    tables = []
+    for side, settings in (a, b):
+        with _naming(side):
+            tables.append(build.expanded(description_of(settings, trials=1)))
+    named = any(FUNCTION in settings or FUNCTION not in of[0] for (_, settings), of in zip((a, b), tables, strict=True))
+    by_function = [{"" if named else table[FUNCTION]: table for table in of} for of in tables]
+    common = [name for name in by_function[0] if name in by_function[1]]
+    one, other = (of[0]["problem"] for of in tables)
+    if not common:
+        function = next(iter(by_function[0]))
+        raise UserError(f"{one} and {other} have no function in common; name one of each, as in {one}:{function}")
+    cases: list[dict[str, Case]] = []
+    not_compared: list[str] = []
+    for (side, _), of, functions in zip((a, b), tables, by_function, strict=True):
+        not_compared += [f"{of[0]['problem']}:{name}" for name in functions if name not in common]
+        with _naming(side):
+            if len(functions) < len(of):
+                raise UserError(f"{len(of)} cases; a side is one: give each setting one value")
+            made, left_out = build.make_cases([functions[name] for name in common])
+        cases.append({"" if named else case.params[FUNCTION]: case for case in made})
+        not_compared += left_out
+    one_by_one = [(cases[0][name], cases[1][name]) for name in common if all(name in of for of in cases)]
+    return [case for pair in one_by_one for case in pair], not_compared
+
+
+@contextmanager
+def _naming(side: str) -> Iterator[None]:
+    """Name the side in a `UserError`."""
     try:
-        cases, _ = build.make_cases(build.expanded(description_of(settings, trials=1)))
-        if len(cases) > 1:
-            raise UserError(f"{len(cases)} cases; a side is one: give each setting one value")
+        yield
     except UserError as error:
         raise UserError(f"{side}: {error}") from error
-    return cases[0]
 
 
 def judged(
     cases: list[Case],
+    not_compared: list[str],
     rules: Rules,
     results: Path,
     resume: bool,
@@ -184,7 +217,7 @@ def judged(
     max_rounds: int,
     order_seed: int | None,
 ) -> Verdicts:
-    """Measure two cases in rounds until there is a verdict; `both_auto` says that neither was asked for a device."""
+    """Measure pairs of cases in rounds until each has a verdict; `both_auto` says that no device was asked for."""
     derive = load_metrics()
     if both_auto:
         same_device(cases)
@@ -205,12 +238,12 @@ def judged(
     )
     allocation = launchers.allocation()
     with store.unfinished_run(results, plan) if resume else store.new_run(results, plan) as folder:
-        referee = Referee(rules, derive, looks(max_rounds), target, budget_s, listener.say)
-        if cases[0] == cases[1]:
+        referee = Referee(rules, derive, looks(max_rounds), target, budget_s, listener.say, len(cases) // 2)
+        if cases[::2] == cases[1::2]:
             listener.say("A and B are the same configuration: this A/A test shows the machine's noise floor")
         records = execute(folder, listener, allocation, referee)
     made = matching.within(records)
-    family = compare_matches(made.matches, rules, derive, shared=made.shared)
+    family = compare_matches(made.matches, rules, derive, not_compared, shared=made.shared)
     return Verdicts(family, None, made.matches, (), records, folder.path, referee.ended)
 
 

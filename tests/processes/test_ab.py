@@ -10,7 +10,9 @@ from benchmarker.comparing.judge import Referee
 from benchmarker.comparing.results import Rules
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.records import store
+from benchmarker.records.record import Failure
 
+FAILED = {"status": "failed", "error": Failure("exception", "no", "timed")}
 AB = ("ab", "--framework=toy", "--problem=nap", "--power=none", "--blocks=3", "--json")
 
 
@@ -139,6 +141,30 @@ def test_the_verdict_is_looked_at_on_schedule_only():
     assert not referee(9, 1.1, 0.001)
     assert not referee(7, 1.1, 0.001)
     assert not referee(8, 1.0, 0.3)
+
+
+def test_a_run_of_several_pairs_ends_when_each_has_a_verdict_or_a_side_that_failed():
+    def ends(rounds, ratios, spread=0.0, failed=()):
+        records = [
+            make_record(
+                1.0 if number % 2 == 0 else ratios[number // 2] * (1 + (number > 2) * spread * (-1) ** trial),
+                trial=trial,
+                case={"seed": number},
+                design={"case_number": number, "looks": [8, 11]},
+                **(FAILED if number in failed else {}),
+            )
+            for trial in range(rounds)
+            for number in range(2 * len(ratios))
+        ]
+        said = []
+        referee = Referee(Rules(), load_metrics(), [8, 11], None, None, said.append, len(ratios))
+        return referee(records), said, referee.ended
+
+    assert ends(8, [0.5, 1.5])[:2] == (True, ["after 8 rounds: 1 faster, 1 slower"])
+    assert ends(8, [0.5, 1.0], spread=0.3)[:2] == (False, ["after 8 rounds: 1 faster, 1 undecided"])
+    assert ends(8, [0.5, 1.0], spread=0.3, failed=[3])[0]
+    assert not ends(2, [0.5, 1.5], failed=[1])[0]
+    assert ends(2, [0.5, 1.5], failed=[1, 2])[2].startswith("ended after 2 rounds of 4 trials (A and B of each")
 
 
 def test_a_target_asks_for_precision_and_not_for_a_verdict():

@@ -208,7 +208,23 @@ def test_a_module_of_a_package_in_the_current_folder_is_measured(cli, tmp_path):
     assert done.stdout.startswith("sortpackage.sorts:by_python n=64 fp32 in numpy on cpu")
 
 
-def test_a_side_of_a_file_with_several_functions_must_name_one(cli, sorts):
-    done = cli("ab", "--problem=sorts.py", "--framework=numpy", "--a=--n=8", "--b=--n=16", *QUICK)
-    assert done.returncode == 2
-    assert "2 cases; a side is one: give each setting one value" in done.stderr
+def test_the_functions_that_two_files_have_in_common_are_compared_in_turns(cli, sorts, tmp_path):
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "sorts.py").write_text(SORTS.replace("np.array(", "np.array(5 * ") + "def gone(x): return x\n")
+    done = cli("ab", "old/sorts.py", "sorts.py", "--max-rounds=2", *QUICK)
+    assert done.returncode == 1, done.stderr
+    assert "2 comparisons: 2 undecided" in done.stdout
+    assert "not compared, no counterpart: old/sorts.py:gone" in done.stdout
+    assert "A: old/sorts.py source=" in done.stdout
+    assert "ended after 2 rounds of 4 trials (A and B of each comparison)" in done.stdout
+    (run,) = (tmp_path / "results").iterdir()
+    comparisons = json.loads(cli("compare", str(run), "--json").stdout)["family"]["comparisons"]
+    assert [each["case"] for each in comparisons] == [{"function": name} for name in ("by_numpy", "by_python")]
+    assert [each["trials"] for each in comparisons] == [[2, 2], [0, 2]]
+
+
+def test_a_difference_is_compared_for_each_function_of_a_file(cli, sorts):
+    done = cli("ab", "--problem=sorts.py", "--framework=numpy", "--a=--n=8", "--b=--n=16", "--max-rounds=2", *QUICK)
+    assert done.returncode == 0, done.stderr
+    header = next(line for line in done.stdout.splitlines() if line.startswith("case"))
+    assert header.split()[:3] == ["case", "n=8", "n=16"]

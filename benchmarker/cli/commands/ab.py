@@ -12,19 +12,17 @@ from typing import Any, get_args
 import click
 
 from benchmarker.api.errors import UserError
-from benchmarker.api.problem import FUNCTION
 from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.display.progress import Progress, progress_options, verbose, working
 from benchmarker.cli.options.case import case_options, store_options
 from benchmarker.cli.options.judging import judging_options, status_of, verdicts_of
 from benchmarker.cli.options.problem import ProblemCommand, names_of, no_options, problem_of
-from benchmarker.cli.options.target import sides as of_files
 from benchmarker.cli.options.target import targets
 from benchmarker.cli.options.types import Choice, Duration, Integer, Share, complete_plugin
 from benchmarker.display.comparisons import family_output
 from benchmarker.display.result import Text
 from benchmarker.hooks import parameters
-from benchmarker.library.judging import Design, case_of, judged, rules_of
+from benchmarker.library.judging import Design, judged, pairs_of, rules_of
 from benchmarker.stats.verdict import LOOKS
 
 
@@ -85,32 +83,32 @@ def command(
 
       benchmarker ab --problem=gemm --a=--framework=jax --b=--framework=torch
 
-    Two functions of your own files are compared by their names, A first:
+    Two functions of your own files are compared by their names, A first; without names, each function that both
+    files have:
 
       benchmarker ab softmax.py:naive softmax.py:fused --n=4096
+      benchmarker ab old/softmax.py softmax.py
 
     By default the verdict is tested after 8, 11, 15, 20 and 30 rounds; --alpha is divided among these tests, so that
     repeated testing does not raise the rate of false verdicts. If there is no verdict by then, or within --budget, it
     is undecided.
 
-    The exit status is 1 if every trial of a side failed, or if the verdict is one of --fail-on. With --strict it is 3
+    The exit status is 1 if every trial of a side failed, or if a verdict is one of --fail-on. With --strict it is 3
     if a verdict is provisional.
     """
     sides: list[tuple[str, Sequence[str], str]] = [("--a", common, a), ("--b", common, b)]
     if len(named := targets(common)) == 2:
         others = [word for word in common if word not in named]
-        if not any(f"--{FUNCTION}" in words for words in (*others, a, b)):
-            named = [*of_files(*named)]
         sides = [(target, [target, *others], own) for target, (_, _, own) in zip(named, sides, strict=True)]
     if not (common or a or b):
         raise no_options("ab --problem=gemm --a=--framework=jax --b=--framework=torch")
     rules, unwanted = rules_of(**judging), verdicts_of(fail_on)
     given = [_settings(*side) for side in sides]
     with working("querying the frameworks' capabilities"):
-        cases = [case_of(side, settings) for (side, _, _), settings in zip(sides, given, strict=True)]
+        pairs = pairs_of(*((side, settings) for (side, _, _), settings in zip(sides, given, strict=True)))
     with Progress() as progress:
         verdicts = judged(
-            cases,
+            *pairs,
             rules,
             results,
             resume,
@@ -122,8 +120,8 @@ def command(
             max_rounds=max_rounds,
             order_seed=order_seed,
         )
-    (comparison,) = verdicts.family.comparisons
-    status = 1 if 0 in comparison.trials else status_of([comparison], unwanted, strict)
+    comparisons = verdicts.family.comparisons
+    status = 1 if any(0 in each.trials for each in comparisons) else status_of(comparisons, unwanted, strict)
     parts = chain(family_output(verdicts.family, verbose=verbose()), [Text(f"  {verdicts.ended}", "    ")])
     return Output(parts, verdicts.data, status, stored=f"records: {verdicts.path}")
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from benchmarker.api.errors import UserError
 from benchmarker.api.problem import FUNCTION
-from benchmarker.hooks import parameters, registry
+from benchmarker.hooks import registry
 
 
 def is_target(word: str) -> bool:
@@ -22,32 +21,6 @@ def _parted(target: str) -> tuple[str, str]:
     """Return the file or module of a target, and the functions that it names; a file may have a colon in its name."""
     name, _, functions = (target, "", "") if target.endswith(".py") else target.rpartition(":")
     return name, functions
-
-
-def sides(one: str, other: str) -> tuple[str, str]:
-    """Return two targets with the function that they have in common, if they are files without one.
-
-    Raises `UserError` if the files have none in common, or several.
-    """
-    parts = [_parted(one), _parted(other)]
-    if any(functions for _, functions in parts):
-        return one, other
-    (first, second) = (_functions(name) for name, _ in parts)
-    common = [function for function in first if function in second]
-    if not common:
-        raise UserError(f"{one} and {other} have no function in common; name one of each, as in {one}:{first[0]}")
-    if len(common) > 1:
-        raise UserError(
-            f"{one} and {other} have several functions in common: {', '.join(common)}; name one, as in "
-            f"ab {one}:{common[0]} {other}:{common[0]}"
-        )
-    return f"{one}:{common[0]}", f"{other}:{common[0]}"
-
-
-def _functions(name: str) -> tuple[str, ...]:
-    """Return the functions of a file."""
-    (functions,) = (field.choices for field in parameters.fields(registry.problem(name)) if field.name == FUNCTION)
-    return functions
 
 
 def targets(words: Sequence[str]) -> list[str]:

@@ -172,5 +172,5 @@ def test_a_file_of_the_user_needs_no_framework(tmp_path, monkeypatch):
     assert cases == {("numpy", function, n) for function in ("one", "two") for n in (8, 16)}
     with pytest.raises(UserError, match="no framework is given"):
         benchmarker.run(problem="gemm")
-    with pytest.raises(UserError, match="a: 2 cases; a side is one"):
-        benchmarker.ab({"n": 8}, {"n": 16}, problem="sorts.py")
+    with pytest.raises(UserError, match="a: 4 cases; a side is one"):
+        benchmarker.ab({"n": [8, 32]}, {"n": 16}, problem="sorts.py")

@@ -9,6 +9,7 @@ from benchmarker import UserError
 from benchmarker.cli.commands.run import run_command
 from benchmarker.cli.options import target
 from benchmarker.hooks import parameters, registry
+from benchmarker.library.judging import pairs_of
 from benchmarker_problems.own import code
 
 
@@ -147,16 +148,23 @@ def test_a_parameter_that_is_an_option_of_the_command_is_refused(tmp_path, monke
             run_command.make_context("run", [f"{name}.py"], help_option_names=["-h", "--help"])
 
 
-def test_files_are_compared_by_the_function_that_they_have_in_common(tmp_path, monkeypatch):
+def test_files_are_compared_by_the_functions_that_they_have_in_common(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, functions in {"a": "fg", "b": "gh", "c": "fgh", "d:e": "x"}.items():
         (tmp_path / f"{name}.py").write_text("".join(f"def {each}(): ...\n" for each in functions))
-    assert target.sides("a.py", "b.py") == ("a.py:g", "b.py:g")
-    assert target.sides("a.py:f", "b.py:h") == ("a.py:f", "b.py:h")
-    with pytest.raises(UserError, match=r"several functions in common: f, g; name one, as in ab a\.py:f c\.py:f"):
-        target.sides("a.py", "c.py")
-    with pytest.raises(UserError, match=r"no function in common; name one of each, as in a\.py:f"):
-        target.sides("a.py", "d:e.py")
+    a, b, c, d = ((name, {"problem": f"{name}.py", "framework": "numpy"}) for name in ("a", "b", "c", "d:e"))
+
+    def pairs(one, other):
+        cases, not_compared = pairs_of(one, other)
+        return [f"{case.problem}:{case.params['function']}" for case in cases], not_compared
+
+    assert pairs(a, b) == (["a.py:g", "b.py:g"], ["a.py:f", "b.py:h"])
+    assert pairs(c, a) == (["c.py:f", "a.py:f", "c.py:g", "a.py:g"], ["c.py:h"])
+    assert pairs(("a", {**a[1], "function": "f"}), ("b", {**b[1], "function": "h"})) == (["a.py:f", "b.py:h"], [])
+    with pytest.raises(
+        UserError, match=r"^a\.py and d:e\.py have no function in common; name one of each, as in a\.py:f"
+    ):
+        pairs_of(a, d)
     assert target.expanded(["d:e.py", "--n=1"]) == ["--problem=d:e.py", "--framework=numpy", "--n=1"]
 
 
