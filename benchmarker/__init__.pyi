@@ -6,6 +6,7 @@ from .api.case import Parallel as Parallel
 from .api.case import Profiling as Profiling
 from .api.errors import UserError as UserError
 from .api.framework import Device as Device
+from .api.framework import DeviceTimer as DeviceTimer
 from .api.framework import Framework as Framework
 from .api.framework import FrameworkInfo as FrameworkInfo
 from .api.framework import ProcessGroup as ProcessGroup

@@ -57,6 +57,14 @@ StepMarker = Callable[[int], AbstractContextManager[object]]
 """Returns a context that marks the work within it, for the profiler, as the step with the given number."""
 
 
+DeviceTimer = Callable[[Callable[[], Any], int], int | None]
+"""Runs a step so many times, and returns how long the device computes them by its own clock, ns.
+
+The device begins when the host has launched all of them, so that it never waits for the host in between; None if it
+began before: steps wait for their results, or launch more than a queue holds.
+"""
+
+
 class ProcessGroup(Protocol):
     """The processes of a trial that compute together, as one of them sees them: its rank, and their number.
 
@@ -96,6 +104,10 @@ class Framework(ABC):
     @abstractmethod
     def peak_memory_bytes(self) -> int | None:
         """Peak number of bytes allocated on the device so far; None if the framework does not count them."""
+
+    def device_timer(self) -> DeviceTimer | None:
+        """Return the timer of the device; None if the framework has no clock but the host's."""
+        return None
 
     def fp64(self) -> AbstractContextManager[object]:
         """Return a context in which workloads in fp64 are built and run, whatever the precision of the framework is."""

@@ -13,6 +13,7 @@ from benchmarker.formatting import part
 from benchmarker.hooks.cases import environment_of
 from benchmarker.machine.description import restriction
 from benchmarker.records.factors import DEFAULTS, changes, factors_of, varying
+from benchmarker.records.step_times import host_share
 from benchmarker.stats.shift import unpaired
 from benchmarker.stats.steady import change, trend
 
@@ -121,6 +122,17 @@ def caches(records: Iterable[Record]) -> str:
             else:
                 told.add("rotate through too few sets to leave the cache")
     return f"data smaller than the last-level cache; inputs {', or '.join(sorted(told))}" if told else ""
+
+
+def host_shares(records: Sequence[Record]) -> str:
+    """Report how much of the step time is not the device's by its own clock; empty where that is next to nothing."""
+    if not (shares := sorted(filter(None, map(host_share, records)))):
+        return ""
+    span = f"{shares[0]:.0%}" + (f" to {shares[-1]:.0%}" if f"{shares[0]:.0%}" != f"{shares[-1]:.0%}" else "")
+    trials = part(len(shares), len(records), "trial")
+    return (
+        f"{span} of the step time is the host's, which launches work or waits, not the device's by its clock ({trials})"
+    )
 
 
 def doubts(groups: Sequence[Sequence[Record]]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from benchmarker.comparing.diagnosis import caches, executions, skewed, threads, unchecked
+from benchmarker.comparing.diagnosis import caches, executions, host_shares, skewed, threads, unchecked
 from benchmarker.comparing.disturbances import disturbances, suspicions
 from benchmarker.display.cases import CaseColumns, case_columns
 from benchmarker.display.energy import sensed_rows
@@ -21,7 +21,7 @@ from benchmarker.hooks.names import name as name_of
 from benchmarker.machine import description
 from benchmarker.records.factors import factors_of, label
 from benchmarker.records.sides import SIDE
-from benchmarker.records.step_times import STEP_TIME, local_times, slowest_text
+from benchmarker.records.step_times import STEP_TIME, device_step_s, host_share, local_times, slowest_text
 from benchmarker.tables import results
 from benchmarker.tables.table import Column, Filled, Shown, Table, number
 
@@ -79,7 +79,7 @@ def cases_output(
             yield Text(f"SUSPECT {words or group.name}: {text}", "  ")
     groups_of_trials = [group.records for group in groups]
     cases_run = (group.records[0].case for group in groups)
-    for note in filter(None, (executions(cases_run), threads(groups_of_trials), caches(records))):
+    for note in filter(None, (executions(cases_run), threads(groups_of_trials), caches(records), host_shares(records))):
         yield Text(note, "  ")
     if not chosen:
         yield from _exchanges_output(groups, cases)
@@ -247,6 +247,9 @@ def _how(record: Record) -> list[list[str]]:
                 f"{sum(blocks.duration_ns) / 1e9:.1f} s, stopped by {blocks.stopped_by}",
             ]
         )
+    if (device_s := device_step_s(record)) is not None:
+        share = f"; {share:.0%} of the step time is the host's" if (share := host_share(record)) else ""
+        rows.append(["device time", f"{si(device_s, 's')} a step, by the clock of the device{share}"])
     if record.ranks and record.blocks:
         steps = record.blocks.steps_per_block
         names = record.node_names

@@ -95,12 +95,14 @@ def _stages(record: Record) -> Iterator[str]:
     if turns:
         together = (*turns.synchronised_ns, *turns.together_ns)
         local_s = (sum(map(max, together)) + sum(turns.alone_ns)) / 1e9
+    device_s = sum(record.device_time.duration_ns) / 1e9 if record.device_time else None
     for name, stage, seconds in (
         ("build_s", "build", record.build_s),
         ("compile_s", "compile", record.compile_s),
         ("preheat.duration_s", "preheat", preheat_s),
         ("interference.duration_s", "timed", timed_s),
         ("the sum of token_times", "tokens", tokens_s),
+        ("the sum of device_time", "device", device_s),
         ("the sum of local", "local", local_s),
     ):
         if seconds is not None and stage in stages and _exceeds(seconds, stages[stage]):
@@ -130,6 +132,8 @@ def around_s(record: Record, timed_s: float) -> float:
 def _blocks(record: Record, blocks: Blocks) -> Iterator[str]:
     """The blocks are within the timed part, and in a process of one case they are nearly all of it."""
     sum_s = sum(blocks.duration_ns) / 1e9
+    if record.device_time and record.device_time.steps_per_block > blocks.steps_per_block:
+        yield f"its blocks have {blocks.steps_per_block} steps, but {record.device_time.steps_per_block} on the device"
     around = record.interference.duration_s if record.interference else record.harness.stages_s.get("timed")
     if around is None:
         return

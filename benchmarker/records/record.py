@@ -157,6 +157,16 @@ class Local(Struct, frozen=True, forbid_unknown_fields=True):
     alone_ns: list[Positive]
 
 
+class DeviceTime(Struct, frozen=True, forbid_unknown_fields=True):
+    """Blocks after the timed part, by the clock of the device, which begins when the host has launched all their steps.
+
+    The device never waits for the host in them. They do not include work that a step leaves on another stream.
+    """
+
+    steps_per_block: Positive  #: steps in each of these blocks: no more than could be launched before they began
+    duration_ns: list[Positive]  #: duration of each block on the device
+
+
 SetLimit = Literal["memory", "number", "unknown_cache"]
 
 
@@ -282,6 +292,10 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     #: blocks of several devices with and without communication, by turns, after the timed part, see docs/devices.md;
     #: null for one device, or with the reason
     local: Annotated[Local | None, null_because("one device exchanges nothing")]
+    #: how long the device computes steps by its own clock, see docs/measuring.md; null with the reason
+    device_time: Annotated[
+        DeviceTime | None, null_because("{case.framework} on {case.device} has no clock but the host's")
+    ]
     #: times of single tokens, each waited for; null if the steps generate no text, see docs/problems.md
     token_times: Annotated[TokenTimes | None, null_because("its steps generate no text")]
     cost: Annotated[CostPart | None, NOT_REACHED]  #: work of one step

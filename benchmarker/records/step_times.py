@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 STEP_TIME = "step_time_median_s"
 """The metric that is compared unless another one is named."""
 MEAN_STEP_TIME = "step_time_mean_s"
+HOST_SHARE = 0.02
+"""Largest share of a step that the host adds without notice: medians of two times differ by as much."""
 STRAGGLER = 0.75
 """A device whose score is below this is a straggler, as in nvidia-resiliency-ext (straggler detection)."""
 
@@ -27,6 +29,20 @@ def step_times(record: Record) -> np.ndarray:
     assert record.blocks is not None
     times: np.ndarray = np.array(record.blocks.duration_ns) / record.blocks.steps_per_block / 1e9
     return times
+
+
+def device_step_s(record: Record) -> float | None:
+    """Return the median step time by the clock of the device, s; None if it was not read."""
+    if record.device_time is None:
+        return None
+    return median(record.device_time.duration_ns) / record.device_time.steps_per_block / 1e9
+
+
+def host_share(record: Record) -> float:
+    """Return the share of the median step time that is not the device's, if it is above HOST_SHARE; 0 otherwise."""
+    device_s = device_step_s(record)
+    share = 0.0 if device_s is None else 1 - device_s / float(np.median(step_times(record)))
+    return share if share > HOST_SHARE else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -227,6 +227,7 @@ _MEASURED = (
     "preheat",
     "blocks",
     "local",
+    "device_time",
     "token_times",
     "cost",
     "memory",

@@ -23,6 +23,7 @@ from benchmarker.records.record import (
     Blocks,
     Check,
     CostPart,
+    DeviceTime,
     Failure,
     Inputs,
     Interference,
@@ -128,6 +129,7 @@ class RecordPart(_Event, frozen=True, kw_only=True):
     blocks: Blocks | UnsetType = UNSET
     ranks: list[Rank] | UnsetType = UNSET
     local: Local | UnsetType = UNSET
+    device_time: DeviceTime | UnsetType = UNSET
     reasons: dict[str, str] | UnsetType = UNSET
     token_times: TokenTimes | UnsetType = UNSET
     cost: CostPart | UnsetType = UNSET

@@ -20,9 +20,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from benchmarker.api.case import Measuring
+from benchmarker.api.framework import DeviceTimer
 from benchmarker.api.problem import Token
 from benchmarker.power.sampler_client import Gauge
-from benchmarker.records.record import Preheat, StoppedBy
+from benchmarker.records.record import DeviceTime, Preheat, StoppedBy
 from benchmarker.stats.median_interval import MIN_BLOCKS_FOR_INTERVAL, median_half_width
 
 MIN_BLOCK_S = 0.01
@@ -41,6 +42,10 @@ TIMED_TOKENS = 1000
 """Tokens that are timed one by one; above the 99th percentile are ten of so many."""
 TOKENS_S = 10.0
 """Longest time after which another request is made to time its tokens, s."""
+DEVICE_BLOCKS = 10
+"""Blocks that are timed by the device's clock."""
+DEVICE_S = 2.0
+"""Longest time after which no further one begins, s."""
 
 ReportProgress = Callable[[int, float], None]
 """Called between blocks with the number of blocks so far and the last block's seconds per step."""
@@ -251,6 +256,22 @@ def token_times(
         report_progress(done, (last - begun) / max(1, count) / 1e9)
         if timed >= TIMED_TOKENS or time.perf_counter() >= deadline:
             return
+
+
+def device_time(timer: DeviceTimer, step: Callable[[], Any], steps: int) -> DeviceTime | None:
+    """Time blocks by the device's clock, of as many of `steps` steps as can be launched ahead; None if not even one."""
+    deadline = time.perf_counter() + DEVICE_S
+    while (first_ns := timer(step, steps)) is None:
+        if steps == 1:
+            return None
+        steps //= 2
+    durations_ns = [first_ns]
+    for _ in range(DEVICE_BLOCKS - 1):
+        if time.perf_counter() >= deadline:
+            break
+        if (duration_ns := timer(step, steps)) is not None:
+            durations_ns.append(duration_ns)
+    return DeviceTime(steps, durations_ns)
 
 
 def duet_blocks(

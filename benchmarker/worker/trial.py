@@ -139,12 +139,11 @@ def _measure(groups: list[Group], stages: Stages, rng: random.Random) -> bool:
             gauge = partial(_gauge, group)
             preheat = timing.preheat(steppers[stages.of], group.bench.case.measuring, stages.report_progress, gauge)
             stages.send(RecordPart(preheat=preheat))
-    steps_per_block = 0
     with stages("timed"):
         if len(groups) == 1:
-            steps_per_block = _time(groups[0], stages)
+            steps_per_block = [_time(groups[0], stages)]
         else:
-            _time_duet(steppers, groups[0].bench.case.measuring, stages, rng)
+            steps_per_block = _time_duet(steppers, groups[0].bench.case.measuring, stages, rng)
     if any(group.runner.workload.tokens for group in groups):
         with stages("tokens"):
             for group in in_random_order():
@@ -159,9 +158,13 @@ def _measure(groups: list[Group], stages: Stages, rng: random.Random) -> bool:
                     return False
             if suspicions := [text for texts in group.gather(RankRunner.suspicions) for text in texts]:
                 stages.send(RecordPart(suspicions=suspicions))
+    if any(group.bench.framework.device_timer() for group in groups):
+        with stages("device"):
+            for group in in_random_order():
+                stages.send(_device_time(group, steps_per_block[stages.of or 0]))
     if groups[0].bench.case.devices > 1:
         with stages("local"):
-            local = local_phase(groups[0], steps_per_block, groups[0].bench.case.measuring, rng)
+            local = local_phase(groups[0], steps_per_block[0], groups[0].bench.case.measuring, rng)
             part = RecordPart(local=local) if isinstance(local, Local) else RecordPart(reasons={"local": local})
             stages.send(part)
     return True
@@ -278,8 +281,11 @@ def _counter_snapshots(group: Group) -> list[counters.Snapshot]:
     return [counters.over_ranks(ranks[at : at + count]) for at in range(0, len(ranks), count)]
 
 
-def _time_duet(steppers: list[timing.Steps], measuring: Measuring, stages: Stages, rng: random.Random) -> None:
-    """Time the blocks of two cases in turns; pairs that ended before an error are sent in any case."""
+def _time_duet(steppers: list[timing.Steps], measuring: Measuring, stages: Stages, rng: random.Random) -> list[int]:
+    """Time the blocks of two cases in turns; returns the steps of each.
+
+    Pairs that ended before an error are sent in any case.
+    """
     steps = [timing.steps_per_block(stepper) for stepper in steppers]
     durations: tuple[list[int], list[int]] = ([], [])
     second_first: list[bool] = []
@@ -301,6 +307,7 @@ def _time_duet(steppers: list[timing.Steps], measuring: Measuring, stages: Stage
                 )
             stages.send(part)
         stages.of = failed
+    return steps
 
 
 def _time_tokens(workload: Workload, measuring: Measuring, stages: Stages) -> None:
@@ -313,6 +320,23 @@ def _time_tokens(workload: Workload, measuring: Measuring, stages: Stages) -> No
     finally:
         if times.first_ns or times.gap_ns:
             stages.send(RecordPart(token_times=times))
+
+
+def _device_time(group: Group, steps: int) -> RecordPart:
+    """Return the time of steps by the clock of the device, or why there is none."""
+    timer = group.bench.framework.device_timer()
+    if timer is None:
+        return RecordPart()
+    if group.bench.case.devices > 1:
+        return RecordPart(reasons={"device_time": "several devices wait for each other"})
+    try:
+        times = timing.device_time(timer, group.runner.workload.step, steps)
+    except Exception as error:  # noqa: BLE001 - what was timed before is no worse for it
+        return RecordPart(reasons={"device_time": f"{type(error).__name__}: {one_line(str(error))[:300]}"})
+    if times is None:
+        why = "a step waits for its results, or launches more than the device's queue holds"
+        return RecordPart(reasons={"device_time": why})
+    return RecordPart(device_time=times)
 
 
 def _one_line(error: BaseException, files: Collection[str]) -> str:

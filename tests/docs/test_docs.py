@@ -82,7 +82,7 @@ def test_the_program_of_worker_md_hears_the_stages_in_the_order_of_the_page(tmp_
     done = subprocess.run([sys.executable, tmp_path / "parent.py"], capture_output=True, text=True, check=True)
     heard = [line.split(" ", 1) for line in done.stdout.splitlines()]
     (order,) = re.findall(r"^\| `trial` \| in the stages (.*?):", text, flags=re.MULTILINE)
-    stages = [stage for stage in re.findall(r"`([\w-]+)`", order) if stage not in ("tokens", "local")]
+    stages = [stage for stage in re.findall(r"`([\w-]+)`", order) if stage not in ("tokens", "device", "local")]
     assert [stage for kind, stage in heard if kind == "StageBegan"] == stages
     assert [stage for kind, stage in heard if kind == "StageEnded"] == ["python", *stages]
     assert heard[-1] == ["Done", ""]

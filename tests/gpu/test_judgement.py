@@ -83,6 +83,12 @@ def metered(ratio=1.01, mean=600.0, telemetry=({},), measured=True):
     return energy.judge_counter(record(energy={"sensors": [sensor]}, telemetry=list(telemetry)))
 
 
+def device_timed(name, device_ms):
+    times = device_ms and {"steps_per_block": 2, "duration_ns": [2 * round(1e6 * device_ms)] * 3}
+    made = record(device_time=times, case={"params": {"function": name}}, metrics={"step_time_median_s": 1e-3})
+    return speed.judge_device_time([{**made, "reasons": {"device_time": "a step waits"}}])
+
+
 def batches(*values):
     made = [record(case={"params": {"batch_size": 4**i}}, metrics={"samples_per_J": x}) for i, x in enumerate(values)]
     return energy.judge_batches(made)
@@ -121,6 +127,8 @@ def buffers(without, with_=0, busy=1000):
         (speed.judge_copy(2**28, Ratio(1.0, 1, 1, 5e-4)), "4.29 TB/s, 1.000 of bare (4.29 TB/s)"),
         (speed.judge_loop({"gemm": step(1.002)}), "gemm 1.0020"),
         (speed.judge_loop({"gemm": Ratio(1.02, 0.99, 1.05, 1e-3)}), "gemm 1.0200"),  # noise explains it
+        (device_timed("sleeping", 0.01), "sleeping 0.01 ms of 1 ms"),
+        (device_timed("product", 0.99), "product 0.99 ms of 1 ms"),
         (gpt2(0.5), "jax 1e+05 tokens/s (MFU 50.0%)"),
         (gpt2(None), "no MFU: the vendor's peak is unknown"),
         (speed.judge_against(step(0.98)), "ours / theirs 0.9800"),
@@ -169,6 +177,10 @@ def test_what_holds_passes_with_its_figure(outcome, figure):
         (speed.judge_products({"fp16": (8192, step(1.1))}), "fp16 reaches 90.9% of a bare loop"),
         (speed.judge_copy(2**28, step(1.2)), "it reaches 83.3% of a bare loop"),
         (speed.judge_loop({"gemm": step(1.02)}), "gemm takes 1.0200 [1.0190, 1.0210] times the bare loop"),
+        (device_timed("sleeping", 0.99), "the host's share of sleeping is 1.0%"),
+        (device_timed("product", 0.9), "the host's share of product is 10.0%"),
+        (device_timed("product", 1.1), "the host's share of product is -10.0%"),
+        (device_timed("product", None), "product: a step waits"),
         (gpt2(0.30), "the best MFU is 30.0%, less than 45%"),
         (gpt2(0.50, ["torch: it failed"]), "torch: it failed"),
         (speed.judge_against(step(1.1)), "the step takes 1.1000"),

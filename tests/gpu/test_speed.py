@@ -1,5 +1,6 @@
 """The tool's loop adds nothing, and products, copies and GPT-2 run as fast as the device allows."""
 
+import statistics
 from typing import Any
 
 import pytest
@@ -14,6 +15,23 @@ LONGEST = 1.01
 """Longest step through the tool, as a multiple of a bare loop's."""
 MFU = 0.45
 """Least model FLOP/s utilisation of GPT-2 training in the better framework, relative to the vendor's dense peak."""
+HOST_SHARE = {"sleeping": (0.9, 1.0), "product": (-0.02, 0.02)}
+"""Least and largest share of a step that the host adds: where it sleeps for a millisecond, and in a large product."""
+FUNCTIONS = """
+import time
+
+import torch
+
+def inputs(n=8192):
+    return torch.randn(n, n), torch.randn(n, n)
+
+def sleeping(a, b):
+    time.sleep(1e-3)
+    return a[:64, :64] + b[:64, :64]
+
+def product(a, b):
+    return a @ b
+"""
 AGAINST_OTHERS = 1.05
 """Longest step of GPT-2, as a multiple of that of another implementation."""
 QUICK = (0.85, 1.15)
@@ -92,6 +110,33 @@ def judge_loop(found: dict[str, Ratio]) -> Outcome:
     figure = ", ".join(f"{name} {each.value:.4f}" for name, each in found.items())
     wrong = [f"{name} takes {each} times the bare loop" for name, each in found.items() if each.low > LONGEST]
     return Outcome(figure, wrong, {name: x.value for name, x in found.items()})
+
+
+@pytest.mark.gpu(limit_s=120)
+def test_device_time(tool: Tool) -> None:
+    """By the clock of the device, a step that sleeps is nearly all the host's, and a large product is not."""
+    tool.precisions("torch")
+    if tool.small:
+        pytest.skip("a CPU has no clock but the host's")
+    (tool.folder / "functions.py").write_text(FUNCTIONS)
+    records = tool.command("run", "functions.py", f"--device={tool.device}", "--precision=tf32", "--blocks=50")
+    tool.judge(judge_device_time(completed(records)))
+
+
+def judge_device_time(records: list[dict[str, Any]]) -> Outcome:
+    """The host must add most of the step that sleeps, and next to nothing to the product."""
+    figures, wrong = [], []
+    for record in records:
+        name, times = record["case"]["params"]["function"], record["device_time"]
+        if times is None:
+            wrong.append(f"{name}: {record['reasons']['device_time']}")
+            continue
+        device_s = statistics.median(times["duration_ns"]) / times["steps_per_block"] / 1e9
+        host_s = metric(record, "step_time_median_s") or 0.0
+        share, (low, high) = 1 - device_s / host_s, HOST_SHARE[name]
+        figures.append(f"{name} {device_s * 1e3:.3g} ms of {host_s * 1e3:.3g} ms")
+        wrong += [] if low <= share <= high else [f"the host's share of {name} is {share:.1%}"]
+    return Outcome(", ".join(figures), wrong)
 
 
 @pytest.mark.gpu(limit_s=500)

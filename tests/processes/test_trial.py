@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -33,6 +34,7 @@ def test_a_trial_that_works(cli, tmp_path):
     assert first["check"] == check
     assert first["software"]["libraries"] == {"toy": "1.0"}
     assert first["reasons"]["cost.tokens"] == "nap has no tokens"
+    assert first["reasons"]["device_time"] == "toy on cpu has no clock but the host's"
     durations, steps = first["blocks"]["duration_ns"], first["blocks"]["steps_per_block"]
     assert first["metrics"]["step_time_median_s"]["value"] == pytest.approx(sorted(durations)[2] / steps / 1e9)
     assert first["metrics"]["step_time_median_s"]["value"] >= 0.001
@@ -42,6 +44,46 @@ def test_a_trial_that_works(cli, tmp_path):
     assert sum(stages.values()) < first["harness"]["wall_s"]
     (folder,) = (tmp_path / "results").iterdir()
     assert sorted(path.suffix for path in folder.iterdir()) == [".json"] * 3
+
+
+def timed_by_the_device(cli, told):
+    done = cli(*RUN, "--device=cuda", env={"TOY_CARD": "GPU-a", "TOY_TIMER": told})
+    assert done.returncode == 0, done.stderr
+    (record,) = records(done)
+    assert list(record["harness"]["stages_s"])[-2:] == ["verify", "device"]
+    return record
+
+
+def test_steps_are_timed_by_the_clock_of_the_device_too(cli, tmp_path):
+    record = timed_by_the_device(cli, "works")
+    times = record["device_time"]
+    assert times["steps_per_block"] in (1, 2)  # halved until the queue holds them
+    assert {*times["duration_ns"]} == {400_000 * times["steps_per_block"]}
+    share = 1 - 0.0004 / record["metrics"]["step_time_median_s"]["value"]
+    (path,) = (tmp_path / "results").glob("*/2*.json")
+    assert f"400 µs a step, by the clock of the device; {share:.0%} of the step time is the host's" in re.sub(
+        r"\s+", " ", cli("show", str(path)).stdout
+    )
+    assert f"{share:.0%} of the step time is the host's" in cli("show", "results", "--metric=step_time_median_s").stdout
+    assert cli("validate", "results").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("told", "reason"),
+    [
+        ("waits", "a step waits for its results, or launches more than the device's queue holds"),
+        ("fails", "ValueError: told to fail"),
+    ],
+)
+def test_what_the_device_cannot_time_has_a_reason(cli, told, reason):
+    record = timed_by_the_device(cli, told)
+    assert (record["status"], record["device_time"], record["reasons"]["device_time"]) == ("ok", None, reason)
+
+
+def test_devices_that_wait_for_each_other_are_not_timed_by_their_clocks(cli):
+    done = cli(*RUN, "--device=cuda", "--devices=2", env={"TOY_CARD": "GPU-a,GPU-b", "TOY_TIMER": "works"})
+    (record,) = records(done)
+    assert record["reasons"]["device_time"] == "several devices wait for each other"
 
 
 def test_each_token_of_a_request_has_its_time(cli):

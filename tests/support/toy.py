@@ -47,6 +47,14 @@ TOY = {
             def settings(self):
                 return {"no text": 1} if self.group and os.environ.get("TOY_INVALID") == str(self.group.rank) else {}
             def peak_memory_bytes(self): return None
+            def device_timer(self):
+                told = os.environ.get("TOY_TIMER")
+                return (lambda step, steps: self.timed(step, steps, told)) if told else None
+            def timed(self, step, steps, told):
+                # A device of 0.4 ms a step; its queue holds two.
+                if told == "fails": raise ValueError("told to fail")
+                for _ in range(steps): step()
+                return None if steps > 2 or told == "waits" else 400_000 * steps
             def profile(self, folder):
                 told = os.environ.get("TOY_PROFILER")
                 return self.traced(folder, told) if told else super().profile(folder)

@@ -3,6 +3,7 @@
 import ipaddress
 import os
 import socket
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
@@ -19,7 +20,7 @@ from torch._C._distributed_c10d import HashStore, Store, TCPStore
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from benchmarker import PRECISIONS, Device, Framework, FrameworkInfo, ProcessGroup, StepMarker, hookimpl
+from benchmarker import PRECISIONS, Device, DeviceTimer, Framework, FrameworkInfo, ProcessGroup, StepMarker, hookimpl
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -45,6 +46,11 @@ _NO_LIMIT = timedelta(days=1)
 """Longest wait for another rank: the time limit is the trial's."""
 _LOST_PEER = ("Connection closed by peer", "Connection reset by peer", "Pair is not connected", "Broken pipe")
 """Texts of gloo's errors, which have no type of their own."""
+
+_HOLD_S = (1e-3, 1.0)
+"""Shortest and longest time for which the device is kept from beginning steps that are launched, s."""
+_CYCLES_PER_S = 2e9
+"""Highest clock rate of a GPU, about: a slower one is held for longer."""
 
 DTYPES = {
     "fp64": torch.float64,
@@ -256,6 +262,32 @@ class TorchFramework(Framework):
     def peak_memory_bytes(self) -> int | None:
         """Return the allocator's peak; on the CPU there is none."""
         return torch.cuda.max_memory_allocated() if self.device.type == "cuda" else None
+
+    def device_timer(self) -> DeviceTimer | None:
+        """Return a timer by two events around the steps, on the current stream; a CPU has none."""
+        return self._device_time_ns if self.device.type == "cuda" else None
+
+    def _device_time_ns(self, step: Callable[[], Any], steps: int) -> int | None:
+        """Return the time between two events around the steps, ns, which a sleeping kernel before them holds back.
+
+        An event on an idle device passes at once: without that kernel, the time includes all waiting for launches. It
+        does not include work on other streams that the current one does not wait for.
+        """
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+        start_s = time.perf_counter()
+        for _ in range(steps):
+            step()
+        launch_s = time.perf_counter() - start_s
+        torch.cuda.synchronize()
+        shortest_s, longest_s = _HOLD_S
+        torch.cuda._sleep(round(min(shortest_s + 2 * launch_s, longest_s) * _CYCLES_PER_S))  # type: ignore[no-untyped-call]
+        begin.record()
+        for _ in range(steps):
+            step()
+        end.record()
+        is_held = not begin.query()  # type: ignore[no-untyped-call]
+        torch.cuda.synchronize()
+        return max(1, round(begin.elapsed_time(end) * 1e6)) if is_held else None
 
     @contextmanager
     def profile(self, folder: Path) -> Iterator[StepMarker]:

@@ -12,7 +12,7 @@ from benchmarker.comparing import diagnosis
 from benchmarker.comparing import disturbances as disturbing
 from benchmarker.comparing.disturbances import disturbances
 from benchmarker.records.energy import Conditions
-from benchmarker.records.record import Inputs
+from benchmarker.records.record import DeviceTime, Inputs
 
 RNG = np.random.default_rng()
 
@@ -145,6 +145,23 @@ def test_inputs_that_stay_in_the_cache_and_those_that_do_not_are_told():
     assert diagnosis.caches([small(Inputs("rotate", 6, 2**18), cache_bytes=8)]) == ""  # a step moves 8 bytes
     assert diagnosis.caches([small(Inputs("rotate", 4, 2**18, "unknown_cache"), cache_bytes=None)]) == ""
     assert "the sides were measured differently: cache - → hot" in diagnosis.differences([cold], [hot])
+
+
+@pytest.mark.parametrize(
+    ("device_ms", "expected"),
+    [
+        ([985], ""),  # medians of two times differ by as much
+        ([1010], ""),
+        ([400], "60% of the step time is the host's, which launches work or waits, not the device's by its clock"),
+        ([400, 985, 700], "30% to 60% of the step time"),
+    ],
+)
+def test_what_the_host_adds_is_told_where_it_is_much(device_ms, expected):
+    """Steps of 1 s on the host's clock, in blocks of two on the device's."""
+    records = [make_record(1.0, device_time=DeviceTime(2, [2_000_000 * each] * 3)) for each in device_ms]
+    note = diagnosis.host_shares([*records, make_record(1.0)])
+    assert note.startswith(expected)
+    assert note.endswith(f"({sum(each < 980 for each in device_ms)} of {len(records) + 1} trials)" if expected else "")
 
 
 def test_effects_of_order_and_time():

@@ -11,7 +11,7 @@ from support.records import make_record
 from benchmarker.planning.cases import command_line
 from benchmarker.records import consistency, reading
 from benchmarker.records.agreement import contradictions_between, span
-from benchmarker.records.record import Local, Record, nulls
+from benchmarker.records.record import DeviceTime, Local, Record, nulls
 
 FIXTURES = Path(__file__).parents[2] / "fixtures/records"
 NUMPY, *_, TORCH = sorted(FIXTURES.glob("v1/2*.json"), key=lambda path: "torch" in path.read_text())
@@ -303,3 +303,18 @@ def test_the_local_phase_is_within_its_stage():
 
     assert told(0.51) == []
     assert told(0.4) == ["the sum of local is 500 ms, but the stage 'local' takes 400 ms"]
+
+
+def test_the_time_of_the_device_is_within_its_stage_and_of_no_more_steps():
+    record = make_record(1.0, device_time=DeviceTime(1, [400_000_000] * 3))
+
+    def told(stage_s, steps=1):
+        stages = {**record.harness.stages_s, "device": stage_s}
+        harness = msgspec.structs.replace(record.harness, wall_s=99.0, stages_s=stages)
+        times = msgspec.structs.replace(record.device_time, steps_per_block=steps)
+        changed = msgspec.structs.replace(record, harness=harness, device_time=times)
+        return [each for each in contradictions(changed) if "device" in each]
+
+    assert told(1.21) == []
+    assert told(1.1) == ["the sum of device_time is 1.2 s, but the stage 'device' takes 1.1 s"]
+    assert told(1.21, steps=2) == ["its blocks have 1 steps, but 2 on the device"]
