@@ -187,7 +187,7 @@ def pairs_of(a: tuple[str, Mapping[str, Any]], b: tuple[str, Mapping[str, Any]])
             if len(functions) < len(of):
                 raise UserError(f"{len(of)} cases; a side is one: give each setting one value")
             made, left_out = build.make_cases([functions[name] for name in common])
-        cases.append({"" if named else case.params[FUNCTION]: case for case in made})
+        cases.append({"" if named else str(case.params[FUNCTION]): case for case in made})
         not_compared += left_out
     one_by_one = [(cases[0][name], cases[1][name]) for name in common if all(name in of for of in cases)]
     return [case for pair in one_by_one for case in pair], not_compared
