@@ -145,14 +145,20 @@ def expanded(description: Description) -> list[dict[str, Any]]:
     return [each for table in factors.expand(description) for each in _of_file(table)]
 
 
+def functions_of(problem: str) -> tuple[str, ...]:
+    """The functions of a user's file; none if the problem is no file."""
+    if registry.source_file(problem) is None:
+        return ()
+    return next(field.choices for field in parameters.fields(registry.problem(problem)) if field.name == FUNCTION)
+
+
 def _of_file(table: dict[str, Any]) -> list[dict[str, Any]]:
     """A table for each framework and function of the user's file that a table names, unless it names them itself."""
     problem = table.get("problem")
-    if not isinstance(problem, str) or registry.source_file(problem) is None:
+    functions = functions_of(problem) if isinstance(problem, str) else ()
+    if not functions:
         return [table]
-    kind = registry.problem(problem)
-    functions = next(field.choices for field in parameters.fields(kind) if field.name == FUNCTION)
-    frameworks = [table["framework"]] if "framework" in table else kind.frameworks or ()
+    frameworks = [table["framework"]] if "framework" in table else registry.problem(str(problem)).frameworks or ()
     measured = [table[FUNCTION]] if FUNCTION in table else functions
     return [{**table, "framework": name, FUNCTION: function} for name in frameworks for function in measured]
 

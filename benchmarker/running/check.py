@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from benchmarker.api.case import Case, Mode
 from benchmarker.api.precision import PRECISIONS
+from benchmarker.api.problem import FUNCTION
 from benchmarker.files.locks import scratch
 from benchmarker.records.record import Check
 from benchmarker.worker.launch import Environment, ending_text, run_worker
@@ -24,13 +25,14 @@ ROUNDOFFS = 32
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a check of one mode found; `ok` is None if nothing could be checked."""
+    """What a check of one mode found; `ok` is None if nothing could be checked. A user's file has a `function`."""
 
     framework: str
     mode: str
     check: Check | None
     ok: bool | None
     note: str = ""
+    function: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,19 +65,21 @@ def check_modes(
         log = folder / "log"
         ending = run_worker(task, environment, TIMEOUT_S, log, events.append)
         trouble = next((event.message for event in events if isinstance(event, Refused)), ending_text(ending, log))
-    checks: dict[str, Check] = {}
+    checks: dict[str, Check | str] = {}
     for event in events:
         if isinstance(event, Checked) and event.mode:
             checks[event.mode] = event.check
         if isinstance(event, Losses):
             # JSON has no NaN and no infinity: both arrive as null. As infinity, the loss neither falls nor agrees.
             losses[case.framework] = [math.inf if loss is None else loss for loss in event.losses]
-    return [
-        Finding(case.framework, mode, checks[mode], checks[mode].ok)
-        if mode in checks
-        else Finding(case.framework, mode, None, False, trouble)
-        for mode in modes
-    ]
+    return [_finding(case, mode, checks.get(mode), trouble) for mode in modes]
+
+
+def _finding(case: Case, mode: Mode, check: Check | str | None, trouble: str) -> Finding:
+    function = str(case.params[FUNCTION]) if case.source else ""
+    if isinstance(check, Check):
+        return Finding(case.framework, mode, check, check.ok, function=function)
+    return Finding(case.framework, mode, None, None if check else False, check or trouble, function)
 
 
 def compare_losses(losses: Mapping[str, Sequence[float]], precision: str) -> list[Curve]:

@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 
 from benchmarker.api.case import Case
-from benchmarker.api.errors import UserError
 from benchmarker.api.precision import PRECISIONS, UNIT_ROUNDOFF, Precision
 from benchmarker.api.problem import Data, Generates, Problem, Workload
 from benchmarker.records.record import Check
@@ -57,16 +56,14 @@ class Compared:
     copies: tuple[dict[str, str], ...] = ()
 
 
-def check(workload: Workload, data: Data, problem: Problem, case: Case) -> Check:
-    """Check a workload against the reference for the same problem and data.
+def check(workload: Workload, data: Data, problem: Problem, case: Case) -> Check | str:
+    """Check a workload against the reference for the same problem and data, or return why there is nothing to.
 
     Raises `RuntimeError` if its outputs have other names or shapes than those of the reference, or if the reference
     itself is not finite.
     """
     compared = compare(workload, data, problem, case)
-    if isinstance(compared, str):
-        raise UserError(compared)
-    return worst_of([compared])
+    return compared if isinstance(compared, str) else worst_of([compared])
 
 
 def worst_of(ranks: Sequence[Compared]) -> Check:

@@ -188,9 +188,9 @@ class Described(_Event, frozen=True):
 
 
 class Checked(_Event, frozen=True):
-    """How a result compares with the reference; of several modes, in this one."""
+    """How a result compares with the reference, or why there is none; of several modes, in this one."""
 
-    check: Check
+    check: Check | str
     mode: Mode | None = None
 
 

@@ -102,7 +102,7 @@ def test_records_are_read_without_the_file(cli, sorts, tmp_path, monkeypatch):
 def test_what_was_not_checked_is_said(cli, sorts):
     sorts.write_text(SORTS.replace("def reference", "def _reference"))
     done = cli("run", "sorts.py", *QUICK)
-    assert "note: by_numpy was not checked: there is no `reference`, and it is the first of its file" in done.stdout
+    assert "note: there is no `reference` to check by_numpy against, and it is the first of its file" in done.stdout
 
 
 def test_what_is_suspect_is_said_and_makes_a_verdict_provisional(cli, sorts):
@@ -228,3 +228,21 @@ def test_a_difference_is_compared_for_each_function_of_a_file(cli, sorts):
     assert done.returncode == 0, done.stderr
     header = next(line for line in done.stdout.splitlines() if line.startswith("case"))
     assert header.split()[:3] == ["case", "n=8", "n=16"]
+
+
+def test_every_function_of_a_file_is_checked(cli, sorts):
+    sorts.write_text(SORTS + "def wrong(x): return -x\n")
+    done = cli("check", "sorts.py", "--n=8")
+    assert done.returncode == 1, done.stderr
+    rows = [line.split() for line in done.stdout.splitlines()]
+    assert [(row[0], row[-1]) for row in rows] == [
+        ("function", "verdict"),
+        *[("by_numpy", "ok"), ("by_python", "ok"), ("wrong", "WRONG")],
+    ]
+    done = cli("check", "sorts.py:by_python", "--json")
+    (finding,) = json.loads(done.stdout)["checks"]
+    assert (done.returncode, finding["function"], finding["ok"]) == (0, "by_python", True)
+    sorts.write_text(SORTS.replace("def reference", "def _reference"))
+    done = cli("check", "sorts.py")
+    assert done.returncode == 0
+    assert "not checked: there is no `reference` to check by_numpy against" in done.stdout

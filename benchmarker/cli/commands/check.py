@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,6 +12,7 @@ import msgspec
 
 from benchmarker.api.case import MODES
 from benchmarker.api.errors import UserError
+from benchmarker.api.problem import FUNCTION
 from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.display.progress import progress_options, working
 from benchmarker.cli.options.case import WHAT, case_options
@@ -19,10 +21,11 @@ from benchmarker.cli.options.types import Integer, frameworks_option
 from benchmarker.display.result import Part
 from benchmarker.hooks import registry
 from benchmarker.machine import gpus
+from benchmarker.planning import build
 from benchmarker.planning.capabilities import abilities
 from benchmarker.planning.cases import make_case
 from benchmarker.running.check import Finding, check_modes, compare_losses
-from benchmarker.tables.table import NOTHING, Table, number
+from benchmarker.tables.table import NOTHING, Column, Table, number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,6 +43,8 @@ if TYPE_CHECKING:
 def command(framework: str | None, steps: int, **options: Any) -> Output:
     """Check every implementation of a problem against its float64 reference, at a small size.
 
+    Of your own file, named as in `run`, every function is checked, at the size of its options.
+
     If the problem can be trained, each framework trains it from the same weights on the same data; the losses must
     fall and agree. The exit status is 1 if any check fails.
     """
@@ -51,14 +56,17 @@ def command(framework: str | None, steps: int, **options: Any) -> Output:
     losses: dict[str, list[float]] = {}
     with working(f"querying the capabilities of {', '.join(names)}"):
         supported = abilities(asked.problem, names, environment)
-    for name, ability in supported.items():
+    given = asked.params
+    functions = build.functions_of(asked.problem) if FUNCTION not in given else ()
+    requests = [msgspec.structs.replace(asked, params={**given, FUNCTION: each}) for each in functions] or [asked]
+    for (name, ability), request in product(supported.items(), requests):
         cases: dict[Mode, Case] = {}
         trouble = []
         for mode in MODES:
             try:
                 if isinstance(ability, UserError):
                     raise ability
-                cases[mode] = make_case(msgspec.structs.replace(asked, mode=mode), question.problem, name, ability)
+                cases[mode] = make_case(msgspec.structs.replace(request, mode=mode), question.problem, name, ability)
             except UserError as error:
                 trouble.append(error)
         if not cases and framework:
@@ -68,7 +76,8 @@ def command(framework: str | None, steps: int, **options: Any) -> Output:
             continue
         modes = list(cases)
         case = cases[modes[0]]
-        with working(f"checking {name}: {', '.join(modes)}"):
+        which = f"{case.params[FUNCTION]} in {name}" if functions else name
+        with working(f"checking {which}: {', '.join(modes)}"):
             findings += check_modes(case, modes, steps, environment, losses)
     curves = compare_losses(losses, asked.precision)
     wrong = any(finding.ok is False for finding in findings) or not all(curve.ok for curve in curves)
@@ -84,9 +93,10 @@ def _output(
         check = finding.check
         cells = (check.error, check.bound, check.output) if check else (None, None, NOTHING)
         verdict = {True: "ok", False: "WRONG", None: "not checked:"}[finding.ok]
-        rows.append((finding.framework, finding.mode, *cells, f"{verdict} {finding.note}".strip()))
+        rows.append((finding.function, finding.framework, finding.mode, *cells, f"{verdict} {finding.note}".strip()))
     columns = (number("error", form=".2g"), number("bound", form=".2g"))
-    yield Table.of(["framework", "mode", *columns, "worst output", "verdict"], rows)
+    function = Column("function", only="" if any(finding.function for finding in findings) else "data")
+    yield Table.of([function, "framework", "mode", *columns, "worst output", "verdict"], rows)
     if not curves:
         return
     count = len(next(iter(losses.values())))

@@ -99,7 +99,7 @@ class Measured(Generic[S]):
         problem, mode = self.calls.problem, self.calls.case.mode
         if self.against is None:
             alone = "it is the first of its file" if len(problem.code.functions) > 1 else "it is alone in its file"
-            return f"{problem.function} was not checked: there is no `reference`, and {alone}"
+            return f"there is no `reference` to check {problem.function} against, and {alone}"
         steps = self.expected(STEPS[mode])
         words = "itself" if self.against == problem.function else self.against
         return Exact(steps, self.bounds(steps[:1]), f"{words} in fp64")
