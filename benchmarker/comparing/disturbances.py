@@ -132,7 +132,7 @@ def of_records(records: Iterable[Record]) -> Disturbed:
 
 
 def suspicions(records: Iterable[Record]) -> list[str]:
-    """Return what makes the times of a user's function doubtful, each once."""
+    """Return what makes the times doubtful, each once."""
     return list(dict.fromkeys(text for record in records for text in record.suspicions))
 
 

@@ -299,7 +299,7 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     #: times of single tokens, each waited for; null if the steps generate no text, see docs/problems.md
     token_times: Annotated[TokenTimes | None, null_because("its steps generate no text")]
     cost: Annotated[CostPart | None, NOT_REACHED]  #: work of one step
-    suspicions: list[str] = []  #: what makes the time of a user's function doubtful, see docs/own-code.md
+    suspicions: list[str] = []  #: what makes the time doubtful, see docs/own-code.md
     #: peak memory from the start of the process, read after timing; in a process group, the sum over its ranks
     memory: Annotated[Memory | None, SHARED]
     #: interference counters of the operating system during the timed part (in a duet, of both cases; over several

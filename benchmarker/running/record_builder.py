@@ -12,11 +12,13 @@ import msgspec
 from benchmarker.api.case import Case
 from benchmarker.api.launcher import Allocation
 from benchmarker.files.atomic import as_json
+from benchmarker.formatting import si
 from benchmarker.hooks import registry
 from benchmarker.machine import description
 from benchmarker.planning.cases import command_line
 from benchmarker.power import energy
 from benchmarker.power.energy import Accounts, Timed
+from benchmarker.records.consistency import CLOCK_S
 from benchmarker.records.machine import Machine, SourceFile
 from benchmarker.records.record import SCHEMA_VERSION, Design, Failure, FailureKind, Record, nulls, reason
 from benchmarker.records.suite import TrialSuite
@@ -26,6 +28,9 @@ from benchmarker.worker.protocol import Done, Event, Failed, RecordPart, StageBe
 if TYPE_CHECKING:
     from benchmarker.power.samplers import Readings
     from benchmarker.worker.launch import Environment
+
+SLEW = 1e-3
+"""Largest share by which the clocks of two nodes run apart: each is slewed by at most 500 ppm (adjtimex(2))."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +185,7 @@ class RecordBuilder:
             fields[name] = sent.get(name)
         fields |= {
             "ranks": sent.get("ranks", []),
-            "suspicions": sent.get("suspicions", []),
+            "suspicions": [*sent.get("suspicions", []), *self._suspicions(wall_s)],
             "trace": None,
             "scopes": [],
             "kernels": [],
@@ -192,6 +197,17 @@ class RecordBuilder:
         fields = msgspec.to_builtins(fields)
         fields["reasons"] = {path: self._reason(path) for path in nulls(fields)}
         return msgspec.json.decode(as_json(fields), type=Record)
+
+    def _suspicions(self, wall_s: float) -> list[str]:
+        """Return that blocks take longer than the process, by the clock of this one, had for them besides its stages.
+
+        When an event is read says less: this process may be late to read that the blocks begin, or be stopped.
+        """
+        blocks_s = sum(self.part.blocks.duration_ns) / 1e9 if self.part.blocks else 0.0
+        left_s = wall_s - sum(seconds for name, seconds in self.stages.items() if name != "timed")
+        if blocks_s <= left_s + CLOCK_S + SLEW * wall_s:
+            return []
+        return [f"its blocks take {si(blocks_s, 's')}, but its process had {si(max(0.0, left_s), 's')} for them"]
 
     def _reason(self, path: str) -> str:
         """Why the value at `path` is null: what the meters reported, the stage that failed, or the declared reason."""

@@ -12,6 +12,7 @@ import numpy as np
 import psutil
 import pytest
 
+from benchmarker.formatting import duration_s
 from benchmarker.machine import counters
 from benchmarker.records import store
 
@@ -34,6 +35,7 @@ def test_a_trial_that_works(cli, tmp_path):
     assert first["check"] == check
     assert first["software"]["libraries"] == {"toy": "1.0"}
     assert first["reasons"]["cost.tokens"] == "nap has no tokens"
+    assert first["suspicions"] == []
     assert first["reasons"]["device_time"] == "toy on cpu has no clock but the host's"
     durations, steps = first["blocks"]["duration_ns"], first["blocks"]["steps_per_block"]
     assert first["metrics"]["step_time_median_s"]["value"] == pytest.approx(sorted(durations)[2] / steps / 1e9)
@@ -44,6 +46,19 @@ def test_a_trial_that_works(cli, tmp_path):
     assert sum(stages.values()) < first["harness"]["wall_s"]
     (folder,) = (tmp_path / "results").iterdir()
     assert sorted(path.suffix for path in folder.iterdir()) == [".json"] * 3
+
+
+def test_blocks_that_are_longer_than_the_process_are_suspect(cli):
+    done = cli(*RUN, "--fault=clock", "--trials=2")
+    assert done.returncode == 0, done.stderr
+    for record in records(done):
+        blocks_s, wall_s = sum(record["blocks"]["duration_ns"]) / 1e9, record["harness"]["wall_s"]
+        (text,) = record["suspicions"]
+        told = re.fullmatch(r"its blocks take (\S+) s, but its process had (\S+ m?s) for them", text)
+        assert float(told[1]) == pytest.approx(blocks_s, rel=0.01)
+        assert duration_s(told[2]) < wall_s < blocks_s
+    shown = cli("show", "results").stdout
+    assert re.search(r"^SUSPECT .*: its blocks take ", shown, flags=re.MULTILINE)
 
 
 def timed_by_the_device(cli, told):

@@ -178,7 +178,7 @@ TOY = {
             ms: Annotated[float, Meta(ge=0, description="milliseconds a step sleeps")] = 1.0
             fault: Literal[
                 "none", "raise", "memory", "exit", "kill", "term", "stop", "hang", "wrong", "nan", "shape", "bad",
-                "late", "lost", "loud",
+                "late", "lost", "loud", "clock",
             ] = "none"
             after: Annotated[int, Meta(ge=0, description="steps before the fault")] = 0
 
@@ -211,6 +211,9 @@ TOY = {
             rank = framework.group.rank if framework.group else 0
             small = len(data.batches) == 3
             taken = 0
+            if problem.fault == "clock":
+                true_ns = time.perf_counter_ns
+                time.perf_counter_ns = lambda: 100 * true_ns()
 
             def step():
                 nonlocal taken

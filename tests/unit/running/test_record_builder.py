@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.records import make_energy, make_record
+from support.records import HEARD, make_energy, make_record
 
 from benchmarker import Allocation
 from benchmarker.hooks import launchers
@@ -19,7 +20,7 @@ from benchmarker.records.record import Design
 from benchmarker.running import submission
 from benchmarker.running.record_builder import Process, RecordBuilder
 from benchmarker.running.trial import PreemptedError
-from benchmarker.worker.protocol import RecordPart
+from benchmarker.worker.protocol import Done, RecordPart, StageEnded
 
 
 def test_an_energy_that_cannot_be_stored_costs_the_energy_alone():
@@ -36,6 +37,32 @@ def test_an_energy_that_cannot_be_stored_costs_the_energy_alone():
     stored = builder.record(1.0, 0)
     assert (stored.status, stored.blocks, stored.energy) == ("ok", record.blocks, None)
     assert stored.reasons["energy"].startswith("the readings of its meters cannot be stored: ")
+
+
+@pytest.mark.parametrize(
+    ("block_s", "stages", "suspicions"),
+    [
+        (1.9, {}, []),
+        (2.0025, {}, []),  # clocks that are slewed
+        (2.01, {}, ["its blocks take 2.01 s, but its process had 2 s for them"]),
+        (1.4, {"check": 0.3, "preheat": 0.2, "timed": 1.45}, []),
+        (
+            1.6,
+            {"check": 0.3, "preheat": 0.2, "timed": 1.45},
+            ["its blocks take 1.6 s, but its process had 1.5 s for them"],
+        ),
+        (0.1, {"rest": 9.0}, ["its blocks take 100 ms, but its process had 0 for them"]),
+    ],
+)
+def test_blocks_take_no_longer_than_the_process_had_for_them(
+    block_s: float, stages: dict[str, float], suspicions: list[str]
+) -> None:
+    record = make_record(block_s)
+    process = Process(run_id="run", trial_ids=("trial",), cases=(record.case,), trial=0, designs=(Design(),))
+    builder = RecordBuilder(process, 0, {})
+    for event in (HEARD, RecordPart(blocks=record.blocks), *itertools.starmap(StageEnded, stages.items()), Done()):
+        builder.on_event(event)
+    assert builder.record(2.0, 0).suspicions == suspicions
 
 
 ALLOCATION = Allocation("slurm", "7", ["node1", "node2"], 0)
