@@ -80,10 +80,18 @@ class Own(Problem):
             raise UserError(f"{self.code.name}: {name} returned {value!r}, which is not a number from 0")
         return value
 
-    def made(self, function: str) -> Callable[..., Any]:
-        """Return a function of the file, or an object of a class with its options."""
+    def made(self, function: str, **given: Callable[[], Any]) -> Callable[..., Any]:
+        """Return a function of the file, or an object of a class with its options, and what else its `__init__` takes.
+
+        What may be `given` is made if it is taken.
+        """
         defined: Callable[..., Any] = getattr(self.module, function)
-        return defined(**self.options_of(function)) if function in self.code.classes else defined
+        if function not in self.code.classes:
+            return defined
+        taken = {each.name for each in self.code.functions[function]}
+        more = {name: make() for name, make in given.items() if name in taken}
+        made: Callable[..., Any] = defined(**self.options_of(function), **more)
+        return made
 
     @property
     def model(self) -> str | None:

@@ -26,7 +26,9 @@ SEED = "seed"
 """The parameter of `inputs` that is no option: each set of inputs has a seed of its own."""
 ITEM_SIZE = "itemsize"
 """The parameter of other helpers that is no option: the bytes of a number in the precision of the case."""
-GIVEN = (SEED, ITEM_SIZE)
+RNGS = "rngs"
+"""The parameter of a class that is no option: the generators of a module of flax.nnx."""
+GIVEN = (SEED, ITEM_SIZE, RNGS)
 FRAMEWORKS = {"torch": ("torch", "triton"), "jax": ("jax", "flax")}
 """The modules whose import shows for which framework a file is; with neither, it is measured as NumPy is."""
 _FOLDED = (ast.Expression, ast.Constant, ast.UnaryOp, ast.BinOp, ast.operator, ast.unaryop)

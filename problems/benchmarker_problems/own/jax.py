@@ -1,6 +1,9 @@
 """Functions of the user, and modules of flax.nnx, in JAX."""
 
+import importlib
+import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import jax
@@ -33,8 +36,13 @@ class _JaxCalls(Calls[Arguments]):
     framework: JaxFramework
 
     def made(self, function: str, precision: str) -> Any:
-        """Return the function of arrays alone, jitted; what else it takes is part of it."""
-        return self.problem.made(function)
+        """Return the function, or the module of flax.nnx, in the type of the precision."""
+        made = self.problem.made(function, rngs=lambda: _nnx().Rngs(self.case.seed))
+        if self.has_weights(made):
+            dtype = DTYPES[PRECISIONS[precision].parameter]
+            state = _nnx().state(made)
+            _nnx().update(made, jax.tree.map(lambda leaf: leaf.astype(dtype) if _is_real(leaf) else leaf, state))
+        return made
 
     def put(self, batch: Mapping[str, np.ndarray], precision: str) -> Arguments:
         """Return the arrays among the arguments by their places."""
@@ -49,27 +57,42 @@ class _JaxCalls(Calls[Arguments]):
 
     def step(self, function: Any, *, compiled: bool) -> Callable[[Arguments], Any]:
         """Return a step in the mode of the case, which is always jitted."""
-        return jax.jit(self._of_arrays(function))
+        pure, weights = self._pure(function)
+        return partial(jax.jit(pure), weights)
 
-    def _of_arrays(self, function: Any) -> Callable[[Arguments], Any]:
-        """Return the step as a function of the arrays alone: whatever else the function takes is a constant."""
+    def _pure(self, function: Any) -> tuple[Callable[[Any, Arguments], Any], Any]:
+        """Return the step as a function of weights and arrays alone, and the weights.
 
-        def forward(arrays: Arguments) -> Any:
+        Whatever else the function takes is a constant. What a module changes in itself is dropped, so all steps are the
+        same.
+        """
+        weights: Any = {}
+        if self.has_weights(function):
+            nnx = _nnx()
+            graph, weights, others = nnx.split(function, nnx.Param, ...)
+
+        def forward(weights: Any, arrays: Arguments) -> Any:
             with jax.named_scope(self.problem.function):
                 args, kwargs = placed(self.template, lambda place: arrays[place.name])
-                return function(*args, **kwargs)
+                if not self.has_weights(function):
+                    return function(*args, **kwargs)
+                own = jax.tree.map(lambda leaf: leaf, others)  # variables that this trace may change
+                return nnx.merge(graph, weights, own)(*args, **kwargs)
 
-        def forward_backward(arrays: Arguments) -> dict[str, Any]:
+        def forward_backward(weights: Any, arrays: Arguments) -> dict[str, Any]:
             inputs = {name: value for name, value in arrays.items() if jnp.issubdtype(value.dtype, jnp.inexact)}
-            others = {name: value for name, value in arrays.items() if name not in inputs}
-            result, pullback = jax.vjp(lambda inputs: forward({**others, **inputs}), inputs)
+            constants = {name: value for name, value in arrays.items() if name not in inputs}
+            result, pullback = jax.vjp(
+                lambda weights, inputs: forward(weights, {**constants, **inputs}), weights, inputs
+            )
             leaves, tree = jax.tree.flatten(result)
             rng = np.random.default_rng(self.case.seed)
             cotangents = [jnp.asarray(rng.standard_normal(leaf.shape), leaf.dtype) for leaf in leaves]
-            (gradients,) = pullback(jax.tree.unflatten(tree, cotangents))
-            return {"result": result, "gradients": gradients}
+            of_weights, of_inputs = pullback(jax.tree.unflatten(tree, cotangents))
+            named = nnx.to_pure_dict(of_weights) if self.has_weights(function) else {}
+            return {"result": result, "gradients": {**of_inputs, **named}}
 
-        return forward if self.case.mode == "inference" else forward_backward
+        return (forward if self.case.mode == "inference" else forward_backward), weights
 
     def outputs(self, result: Any) -> Mapping[str, np.ndarray]:
         """Return the results, and the gradients as `d_` and their names."""
@@ -79,8 +102,8 @@ class _JaxCalls(Calls[Arguments]):
         return {**results(result["result"], Array), **gradients}
 
     def has_weights(self, function: Any) -> bool:
-        """Whether it has weights of its own, which it gets from the case's seed."""
-        return False
+        """Whether it is a module of flax.nnx."""
+        return "flax.nnx" in sys.modules and isinstance(function, _nnx().Module)
 
     def contents(self, arguments: Arguments) -> None:
         """Return None: JAX's arrays are immutable."""
@@ -91,9 +114,19 @@ class _JaxCalls(Calls[Arguments]):
 
     def flops(self, function: Any, arguments: Arguments) -> tuple[int, CountedBy] | None:
         """Count all arithmetic of the compiled step."""
-        analysis = jax.jit(self._of_arrays(function)).lower(arguments).compile().cost_analysis()
+        pure, weights = self._pure(function)
+        analysis = jax.jit(pure).lower(weights, arguments).compile().cost_analysis()
         counted = int((analysis or {}).get("flops", 0))
         return (counted, "xla") if counted > 0 else None
+
+
+def _nnx() -> Any:
+    """Return flax.nnx, which only a file that has modules needs."""
+    return importlib.import_module("flax.nnx")
+
+
+def _is_real(leaf: Array) -> bool:
+    return jnp.issubdtype(leaf.dtype, jnp.floating)
 
 
 def _dtype(value: np.ndarray, place: Place, precision: str) -> Any:

@@ -122,6 +122,31 @@ def test_training_takes_a_class_with_a_loss(opened):
         open_bench("own.py", "torch", "cpu", function="product").problem.refuse("training")
 
 
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_module_of_flax_gets_its_generators_and_gradients_of_its_weights(opened, precision):
+    content = """
+        import jax
+        from flax import nnx
+        def inputs(n=6, m=64, seed=0): return jax.random.normal(jax.random.key(seed), (n, m))
+        class Layer(nnx.Module):
+            def __init__(self, m=64, *, rngs):
+                self.linear = nnx.Linear(m, 32, rngs=rngs)
+                self.calls = nnx.BatchStat(jax.numpy.zeros(()))
+            def __call__(self, x):
+                self.calls[...] = self.calls[...] + 1
+                return self.linear(x) + self.calls[...]
+    """
+    workload = opened(content, "jax", "Layer", mode="forward_backward", precision=precision)
+    errors, against = checked(workload)
+    assert errors.keys() == {"result", "d_0", "d_linear.kernel", "d_linear.bias"}
+    assert (max(errors.values()) <= 1, against) == (True, "itself in fp64")
+    (expected,) = workload.exact().steps
+    cotangent = np.random.default_rng(0).standard_normal((6, 32))
+    np.testing.assert_allclose(expected["d_linear.bias"], cotangent.sum(0), rtol=1e-12)
+    assert workload.verify(None) is None
+    assert workload.counted.flops >= 3 * 2 * 6 * 64 * 32
+
+
 def test_what_the_file_states_of_the_bound_holds(opened):
     assert opened(NUMPY, "numpy", "second").exact().bounds == {"result": 0.25}
 
