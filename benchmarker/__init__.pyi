@@ -30,6 +30,7 @@ from .api.precision import PRECISIONS as PRECISIONS
 from .api.precision import STORED_FLOATS as STORED_FLOATS
 from .api.precision import Precision as Precision
 from .api.problem import FUNCTION as FUNCTION
+from .api.problem import IN_PROCESS as IN_PROCESS
 from .api.problem import Arrays as Arrays
 from .api.problem import Collective as Collective
 from .api.problem import Cost as Cost
@@ -54,9 +55,12 @@ from .library.frames import load as load
 from .library.frames import load_blocks as load_blocks
 from .library.frames import load_events as load_events
 from .library.frames import load_telemetry as load_telemetry
+from .library.functions import FunctionResults as FunctionResults
+from .library.functions import ab as ab
+from .library.functions import measure as measure
 from .library.judging import Verdicts as Verdicts
-from .library.judging import ab as ab
 from .library.judging import compare as compare
+from .library.magic import load_ipython_extension as load_ipython_extension
 from .library.measuring import Measured as Measured
 from .library.measuring import run as run
 from .library.measuring import sweep as sweep

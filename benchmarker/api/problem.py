@@ -136,6 +136,8 @@ class Source:
     sha256: str
 
 
+IN_PROCESS = "in-process"
+"""Name of the problem whose functions are given as values, in the process that has them."""
 FUNCTION = "function"
 """The option of such a problem that names what of the file is measured."""
 

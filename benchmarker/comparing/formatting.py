@@ -28,6 +28,7 @@ TINY = 5e-5
 """A difference that no figure shows."""
 
 ONE_RUN = "one run a side, not interleaved: changes between the runs are not in the interval"
+ONE_PROCESS = "one process samples neither memory layout, nor allocation, nor compilation"
 DOUBTS: dict[Method, str] = {
     "unpaired": ONE_RUN,
     "blocks of one process as if independent": "timed blocks were counted as independent, as requested; they are not, "
@@ -328,6 +329,8 @@ def numbers(comparison: Comparison) -> str:
     """Return how many rounds, or trials or runs of each side, were compared."""
     if comparison.rounds is not None:
         return f"{comparison.rounds} rounds"
+    if comparison.method == "paired by block":
+        return f"{comparison.timed_blocks:.0f} pairs of blocks"
     is_by_run = comparison.method == "unpaired by run"
     a, b = comparison.runs if is_by_run else comparison.trials
     return f"{a} and {b} {'runs' if is_by_run else 'trials'}"
@@ -354,6 +357,6 @@ def figure(value: float) -> str:
 
 def enough(comparison: Comparison) -> str:
     """Say how many rounds, trials or runs would likely decide an undecided comparison; empty if that is not known."""
-    if comparison.verdict != "undecided" or comparison.p_value is None:
+    if comparison.verdict != "undecided" or comparison.p_value is None or comparison.method == "paired by block":
         return ""
     return likely(comparison.enough, unit(comparison.method))

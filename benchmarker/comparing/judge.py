@@ -12,7 +12,7 @@ from msgspec import structs
 from benchmarker.comparing import matching
 from benchmarker.comparing.diagnosis import executions
 from benchmarker.comparing.disturbances import provisional, suspicions
-from benchmarker.comparing.formatting import better_and_worse, few_runs, ratio, tally
+from benchmarker.comparing.formatting import ONE_PROCESS, better_and_worse, few_runs, ratio, tally
 from benchmarker.comparing.notes import notes_on, notes_on_cases, notes_on_mean
 from benchmarker.comparing.results import Classical, Comparison, Family, GeometricMean, Rules, Verdict
 from benchmarker.comparing.samples import BY_RUN, Mean, Sample, Tested
@@ -60,6 +60,7 @@ def compare(
         if len(group) > 1
         and all(each.shift is not None for each in group)
         and not rules.blocks_as_trials
+        and all(each.method != "paired by block" for each in group)
         and rules.level == "trial"
     ]
     means = geometric_means([(group, Mean.of(group)) for _, group in averaged])
@@ -117,17 +118,28 @@ def _comparison(tested: Tested, p: float, p_same: float, family: int) -> Compari
         execution=_execution([tested.match]),
         enough=enough(test, tested.margin, tested.alpha / family) if test and outcome == "undecided" else None,
         looks=tested.looks if len(tested.looks) > 1 else [],
-        notes=[*_disturbed(disturbed), *_suspect(tested), *notes_on(tested, family)],
+        notes=[
+            *(f"the verdict is provisional: {text}" for text in _in_process(tested)),
+            *_disturbed(disturbed),
+            *_suspect(tested),
+            *notes_on(tested, family),
+        ],
     )
 
 
 def provisional_of(tested: Tested) -> str | None:
     """Return why what is said of two sides is provisional, or None.
 
-    Most trials were disturbed, there is one run, or the time of a side is suspect.
+    One process of the user measured, most trials were disturbed, there is one run, or the time of a side is suspect.
     """
     a, b = tested.baseline, tested.contender
-    return _joined(_most_disturbed(tested), few_runs(tested.method, (len(a.runs), len(b.runs))), *_suspect(tested))
+    few = few_runs(tested.method, (len(a.runs), len(b.runs)))
+    return _joined(*_in_process(tested), _most_disturbed(tested), few, *_suspect(tested))
+
+
+def _in_process(tested: Tested) -> list[str]:
+    records = (*tested.baseline.records, *tested.contender.records)
+    return [ONE_PROCESS] if any(record.design.in_process for record in records) else []
 
 
 def _suspect(tested: Tested) -> list[str]:
@@ -149,8 +161,8 @@ def _verdict(shift: ShiftVerdict, metric: Metric | None) -> Verdict:
 
 
 def _probability_lower(tested: Tested) -> float:
-    if tested.differences:
-        signs = np.sign(list(tested.differences.values()))
+    if len(tested.values):
+        signs = np.sign(tested.values)
     else:
         one, two = (
             tested.values_by_run

@@ -11,12 +11,16 @@ from benchmarker.records.factors import Value
 from benchmarker.records.step_times import STEP_TIME
 from benchmarker.stats.classical import Description, RankSum
 
-Method = Literal["paired", "unpaired", "unpaired by run", "blocks of one process as if independent", "none"]
+Method = Literal[
+    "paired", "paired by block", "unpaired", "unpaired by run", "blocks of one process as if independent", "none"
+]
 Verdict = Literal["faster", "slower", "better", "worse", "same", "undecided"]
 Level = Literal["trial", "scope", "kernel"]
 
 METHODS: dict[Method, str] = {
     "paired": "paired by round: exact signed-rank test, Hodges-Lehmann ratio, interval from Walsh averages",
+    "paired by block": "paired by blocks that took turns in one process, in up to 20 groups of successive pairs: exact "
+    "signed-rank test over the groups, Hodges-Lehmann ratio, interval from Walsh averages",
     "unpaired": "unpaired, one run a side: Mann-Whitney test and its Hodges-Lehmann ratio, over trials; the sides were "
     "not interleaved, so changes between the runs are not in the interval",
     "unpaired by run": "unpaired, several runs: a run is one value, the median over its trials; Welch's t test and "
@@ -53,9 +57,10 @@ class Comparison(Struct, frozen=True, kw_only=True):
     logarithm between processes. `design_effect` is the factor by which the variance of a process's mean exceeds that of
     independent blocks. `enough` is the number of rounds (or trials, or runs per side) that would likely decide. `looks`
     are the numbers of rounds after which the run could stop early, for which intervals are wider. `timed_blocks` is
-    null if the compared values come from a profile. `provisional` is the reason if the verdict is provisional: most
-    trials of a side were disturbed, or a side that was not interleaved has one run. `execution` says that one side
-    compiles its steps and the other does not, and what compiles them; it is empty if both do the same.
+    null if the compared values come from a profile. `provisional` is the reason if the verdict is provisional: a
+    process of the user measured, most trials of a side were disturbed, or a side that was not interleaved has one run.
+    `execution` says that one side compiles its steps and the other does not, and what compiles them; it is empty if
+    both do the same.
     """
 
     case: dict[str, Value]

@@ -35,6 +35,8 @@ Run = tuple[str, int]
 """A run: its id, and which of its sessions; each session of a run that is spread over time counts as a run."""
 OF_FLOPS = ("flop_per", "mfu", "roof_share")
 """What the names of metrics that are made of FLOPs begin with."""
+BLOCK_GROUPS = 20
+"""Groups of successive pairs of blocks, each of which is a value if one process measured both sides."""
 LOW_NOISE = "step_time_p10_s"
 PAIRED = "paired by round"
 WELCH = "unpaired: Welch-Satterthwaite"
@@ -117,6 +119,8 @@ class Tested:
         self.match, self.rules = match, rules
         self.baseline, self.contender = (Sample(side, rules, derive) for side in (match.baseline, match.contender))
         self.differences: dict[Key, float] = {}
+        self.values = np.array([])
+        """The differences that are tested, if they are paired."""
         self.shift: Shift | MeanShift | None = None
         self.method: Method = "none"
         a, b = self.baseline, self.contender
@@ -128,8 +132,10 @@ class Tested:
             self.method = "blocks of one process as if independent"
         elif 2 * len(common) >= min(len(a.logs), len(b.logs)):
             self.differences = {key: self._difference(a.rounds[key], b.rounds[key]) for key in common}
-            self.shift = paired(np.array(list(self.differences.values())))
-            self.method = "paired" if len(common) > 1 else "none"
+            by_block = self._by_block(common)
+            self.values = np.array(list(self.differences.values())) if by_block is None else by_block
+            self.shift = paired(self.values)
+            self.method = "paired" if len(common) > 1 else "none" if by_block is None else "paired by block"
         elif max(len(a.runs), len(b.runs)) > 1:
             self.shift = welch(*self.values_by_run)
             self.method = "unpaired by run"
@@ -151,6 +157,19 @@ class Tested:
         if two.record.design.partner == one.record.trial_id and self.rules.metric == STEP_TIME:
             return float(np.median(np.log(step_times(two.record) / step_times(one.record))))
         return two.log - one.log
+
+    def _by_block(self, common: Sequence[Key]) -> np.ndarray | None:
+        """Return the log ratios of a pair of trials of one process of the user, each the median over successive blocks.
+
+        Successive blocks are alike, so each is no value of its own. None if there are other trials.
+        """
+        if len(common) != 1 or self.rules.metric != STEP_TIME:
+            return None
+        one, two = self.baseline.rounds[common[0]].record, self.contender.rounds[common[0]].record
+        if not (one.design.in_process and two.design.in_process and two.design.partner == one.trial_id):
+            return None
+        ratios = np.log(step_times(two) / step_times(one))
+        return np.array([np.median(group) for group in np.array_split(ratios, min(BLOCK_GROUPS, len(ratios)))])
 
     @property
     def pairs(self) -> list[tuple[Trial, Trial]]:

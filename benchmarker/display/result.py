@@ -72,7 +72,7 @@ class Result(ABC):
     def __repr__(self) -> str:
         """Return the tables and sentences as text."""
         parts = chain(self.parts(), self.notes)
-        return "\n".join(terminal.text(part).rstrip() if isinstance(part, Table) else _words(part) for part in parts)
+        return "\n".join(chain.from_iterable(map(_lines, parts)))
 
     def _repr_html_(self) -> str:
         """Return the tables and sentences as HTML for a notebook, which needs no network."""
@@ -88,6 +88,13 @@ def html(parts: Iterable[Part]) -> str:
         elif text := _words(part).strip():
             pieces.append(f"<p>{escape(text)}</p>\n")
     return "".join(pieces)
+
+
+def _lines(part: Part) -> list[str]:
+    """Return the lines of a part; those of a sentence fit a terminal."""
+    if isinstance(part, Table):
+        return [terminal.text(part).rstrip()]
+    return terminal.sentence(part.text, part.indent) if isinstance(part, Text) else [_words(part)]
 
 
 def _words(part: Text | str) -> str:

@@ -11,18 +11,19 @@ import pkgutil
 import re
 import shlex
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 import pluggy
 
 from benchmarker.api.errors import UserError
+from benchmarker.api.problem import IN_PROCESS
 from benchmarker.formatting import one_line
 from benchmarker.hooks import specs
 from benchmarker.version import DISTRIBUTION
@@ -130,8 +131,8 @@ def _of_source(address: str) -> Plugin | None:
     """Return the plugin that makes a problem, or its workload, of a file that is named as a problem."""
     kind, _, name = address.partition(".")
     problem, _, framework = name.rpartition(".") if kind == "workload" else (name, "", "")
-    file = source_file(problem) if kind in ("problem", "workload") else None
-    plugin = scan(tuple(sys.path)).get(f"source{file.suffix}") if file else None
+    file = Path("functions.py") if problem == IN_PROCESS else source_file(problem)
+    plugin = scan(tuple(sys.path)).get(f"source{file.suffix}") if file and kind in ("problem", "workload") else None
     return plugin and replace(plugin, address=address, module=".".join(filter(None, [plugin.module, framework])))
 
 
@@ -233,6 +234,14 @@ def problem(name: str) -> type[Problem]:
     """Return the class of a problem; raises `UserError` as `load` does."""
     defined: type[Problem] = load([f"problem.{name}"]).hook.define_problem(name=name, path=source_file(name))
     return defined
+
+
+def lent(
+    functions: Mapping[str, Any], helpers: Mapping[str, Any], framework: str | None
+) -> AbstractContextManager[type[Problem]]:
+    """Return the context of a problem whose functions are values of this process; see `lend_functions`."""
+    lend: Callable[..., AbstractContextManager[type[Problem]]] = load(["source.py"]).hook.lend_functions
+    return lend(functions=functions, helpers=helpers, framework=framework)
 
 
 def trouble(plugin: Plugin) -> str | None:

@@ -7,12 +7,13 @@ a framework needs none: it is `workload.gemm.torch`. A process loads only the ad
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pluggy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from benchmarker.api.case import Case, Profiling
@@ -64,6 +65,18 @@ def write_example(name: str, framework: str) -> str | None:
     """Return the content of a commented example file to start from, of this name; None for an unknown framework.
 
     Implemented by `source.SUFFIX`; called by `new`.
+    """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def lend_functions(
+    functions: Mapping[str, Any], helpers: Mapping[str, Any], framework: str | None
+) -> AbstractContextManager[type[Problem]]:
+    """Return the context of a problem made from functions of this process, which is afterwards as it was before.
+
+    `helpers` are functions with the names and meanings that they have in a file. `framework` is None if the functions
+    show for which it is. Implemented by `source.py`; called for functions that are given as values.
     """
     raise NotImplementedError
 

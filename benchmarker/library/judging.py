@@ -1,4 +1,4 @@
-"""`ab` and `compare`: from two configurations, or from stored records, to verdicts."""
+"""From two configurations, or from stored records, to verdicts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from benchmarker.display.result import Part, Result, Text
 from benchmarker.hooks import launchers
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.library.measuring import description_of
-from benchmarker.library.progress import listener_of
 from benchmarker.library.results import paths, refuse_empty, warn_of
 from benchmarker.planning import build
 from benchmarker.planning.cases import duet_trouble, same_device
@@ -30,7 +29,7 @@ from benchmarker.records.plan import make_plan
 from benchmarker.records.sides import short_names, side_of
 from benchmarker.running.run import execute
 from benchmarker.running.trial import not_begun
-from benchmarker.stats.verdict import LOOKS, looks
+from benchmarker.stats.verdict import looks
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from benchmarker.api.case import Case
     from benchmarker.comparing.matching import Match
     from benchmarker.files.atomic import Fault
-    from benchmarker.library.progress import Progress
     from benchmarker.records.record import Record
     from benchmarker.running.context import Listener
 
@@ -117,48 +115,6 @@ def known_metric(rules: Rules, known: Iterable[str]) -> None:
     names = list(known)
     if rules.metric not in names:
         raise UserError(f"no metric is named {rules.metric!r}; there are: {', '.join(names)}")
-
-
-def ab(
-    a: Mapping[str, Any],
-    b: Mapping[str, Any],
-    *,
-    design: Design = "auto",
-    target: float | None = None,
-    budget_s: float | None = None,
-    max_rounds: int = LOOKS[-1],
-    order_seed: int | None = None,
-    metric: str | None = None,
-    statistic: str | None = None,
-    delta: float | None = None,
-    alpha: float = 0.05,
-    results: str | PathLike[str] = "results",
-    resume: bool = False,
-    progress: Progress = None,
-    **common: Any,
-) -> Verdicts:
-    """Compare two configurations in rounds (a trial of A and one of B) until one is faster or both are within `delta`.
-
-    `a` and `b` have the options of one side, `common` those of both; they are those of `run`. The verdict is tested
-    after 8, 11, 15, 20 and 30 rounds; `alpha` is divided among these tests. `target` continues until the ratio is known
-    to within ± this share, `budget_s` is the maximum time of all trials in seconds. Of files, of which no `function` is
-    named, each function that both have is compared with itself. Raises `UserError` as `run` does.
-    """
-    rules = rules_of(metric, statistic, delta, alpha)
-    sides = {**common, **a}, {**common, **b}
-    return judged(
-        *pairs_of(("a", sides[0]), ("b", sides[1])),
-        rules,
-        Path(results),
-        resume,
-        listener_of(progress),
-        both_auto=all(settings.get("device", "auto") == "auto" for settings in sides),
-        design=design,
-        target=target,
-        budget_s=budget_s,
-        max_rounds=max_rounds,
-        order_seed=order_seed,
-    )
 
 
 def pairs_of(a: tuple[str, Mapping[str, Any]], b: tuple[str, Mapping[str, Any]]) -> tuple[list[Case], list[str]]:

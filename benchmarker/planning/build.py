@@ -190,6 +190,12 @@ def make_cases(tables: Sequence[Settings]) -> tuple[list[Case], list[str]]:
     return _distinct(decided), left_out
 
 
+def case_here(table: Settings, kind: type[Problem], ability: Ability) -> Case:
+    """The case of a problem that this process has itself. Raises `UserError` if a setting is invalid."""
+    wanted = _want(table, registry.find, lambda _: kind)
+    return make_case(wanted.of(kind, ability), kind, wanted.framework, ability)
+
+
 def _distinct(decided: Sequence[Case | None]) -> list[Case]:
     return list({msgspec.json.encode(case): case for case in decided if case}.values())
 

@@ -216,6 +216,8 @@ class Design(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     #: numbers of rounds after which the run checked its verdict and could end; empty if it could not end early
     looks: list[Count] = []
     partner: Annotated[str | None, NULL_IS_AN_ANSWER] = None  #: in a duet, the trial of the other case; otherwise null
+    #: whether it was measured in a process of the user, as that of a notebook, instead of a fresh one
+    in_process: bool = False
     partner_first: list[bool] = []  #: in a duet, for each timed block, whether the partner's block was timed first
 
 

@@ -7,6 +7,8 @@ texts wrap or are shortened.
 from __future__ import annotations
 
 import re
+import shutil
+import sys
 import textwrap
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -171,6 +173,19 @@ def _line(cells: Sequence[list[str]], columns: Sequence[_Column], colours: Seque
         )
         found.append(GAP.join(map(_Column.padded, columns, texts, painted)).rstrip())
     return found
+
+
+def width() -> int | None:
+    """Return the width of the terminal, or None if standard output is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def sentence(text: str, indent: str) -> list[str]:
+    """Return the lines of a sentence, which wraps on a terminal, with an indent of the lines after the first."""
+    columns = width()
+    if not columns:
+        return [clean(text)]
+    return textwrap.wrap(clean(text), columns, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def _wrapped(text: str, width: int) -> list[str]:

@@ -40,16 +40,22 @@ class Bench:
     """A case with its plugins loaded, its framework opened and the options of its problem converted.
 
     If there is a process `group`, the framework joins it. Processes of one node divide its cores among themselves. With
-    a folder for its profile, the process gets settings for profiling, and `profiler`. Raises `UserError`, also if the
-    framework then has no profiler.
+    a folder for its profile, the process gets settings for profiling, and `profiler`. A problem that no plugin defines
+    is given as its class, `kind`. Raises `UserError`, also if the framework then has no profiler.
     """
 
-    def __init__(self, case: Case, profile_into: Path | None = None, group: ProcessGroup | None = None) -> None:
+    def __init__(
+        self,
+        case: Case,
+        profile_into: Path | None = None,
+        group: ProcessGroup | None = None,
+        kind: type[Problem] | None = None,
+    ) -> None:
         threads = case.threads
         if threads is None and case.ranks == case.devices > 1 and case.device == "cpu":
             threads = max(1, usable_cores() // case.ranks_per_node)
         self.case = case
-        kind = registry.problem(case.problem)
+        kind = kind or registry.problem(case.problem)
         if kind.source and kind.source.sha256 != case.source:
             raise UserError(f"{case.problem} changed after the run was planned; start a new run")
         self.hooks = registry.load([f"framework.{case.framework}", f"workload.{case.problem}.{case.framework}"]).hook

@@ -21,7 +21,7 @@ import msgspec
 
 from benchmarker.records.record import Failure, FailureKind
 from benchmarker.worker import protocol
-from benchmarker.worker.protocol import Address, Events, InvalidLineError, message_of
+from benchmarker.worker.protocol import Address, Events, InvalidLineError, Sender, message_of
 
 
 class Parent:
@@ -95,7 +95,7 @@ REPORT_EVERY_S = 1.0
 class Stages:
     """Reports to the parent when each stage begins and ends, and events of the case whose number is `of`."""
 
-    def __init__(self, events: Events) -> None:
+    def __init__(self, events: Sender) -> None:
         self.events = events
         self.of = 0
         self.current = "open"

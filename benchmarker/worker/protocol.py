@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -261,6 +261,13 @@ def lines(descriptor: int) -> Iterator[bytes]:
     while chunk := os.read(descriptor, 1 << 16):
         *whole, rest = (rest + chunk).split(b"\n")
         yield from whole
+
+
+class Sender(Protocol):
+    """What takes the events of a trial."""
+
+    def send(self, event: Event) -> None:
+        """Take one event."""
 
 
 class Events:

@@ -30,6 +30,8 @@ MIN_BLOCK_S = 0.01
 """Shortest block, s: 100,000 times the cost of reading the clock."""
 SYNCS_PER_BLOCK = 1000
 """A block is at least this many times as long as one synchronisation."""
+TRIES_S = 0.5
+"""Time after which no further block is tried before the steps of a block are chosen, s."""
 SYNCS = 10
 """Number of times that its cost is measured."""
 WINDOW_S = 1.0
@@ -169,23 +171,26 @@ def _differs_by(values: Sequence[float]) -> float:
     return abs(values[-1] - values[-2]) if len(values) > 1 else 0.0
 
 
-def steps_per_block(stepper: Steps, tries: int = 1) -> int:
+def steps_per_block(stepper: Steps, tries: int = 1, part: float = 0.5) -> int:
     """Steps of a block: enough that it takes much longer than reading the clock and than synchronising.
 
-    The shortest of several `tries` counts, since a disturbance makes few steps seem long.
+    The shortest of several `tries` counts, since a disturbance makes few steps seem long; each is at least a `part` of
+    a block, and all together take at most `TRIES_S`, but for the last.
     """
     least = max(MIN_BLOCK_S, SYNCS_PER_BLOCK * stepper.sync_s())
     steps = 1
-    while (duration := min(_lasting(stepper, steps, least / 2, tries))) < least / 2:
+    while (duration := min(_lasting(stepper, steps, least * part, tries))) < least * part:
         steps *= 2
     return max(1, math.ceil(steps * least / duration))
 
 
 def _lasting(stepper: Steps, steps: int, least_s: float, tries: int) -> Iterator[float]:
     """Yield the durations of several blocks, s, up to the first that is too short."""
+    total = 0.0
     for _ in range(tries):
         yield (duration := stepper.block(steps) / 1e9)
-        if duration < least_s:
+        total += duration
+        if duration < least_s or total >= TRIES_S:
             return
 
 

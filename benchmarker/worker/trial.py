@@ -6,7 +6,7 @@ import gc
 import random
 import time
 import traceback
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -17,7 +17,7 @@ from msgspec import UNSET, UnsetType
 
 from benchmarker.api.case import Case, Measuring
 from benchmarker.api.errors import UserError
-from benchmarker.api.problem import Workload
+from benchmarker.api.problem import Problem, Workload
 from benchmarker.formatting import one_line
 from benchmarker.hooks import registry
 from benchmarker.machine import counters
@@ -43,6 +43,11 @@ from benchmarker.worker.protocol import Done, Events, RecordPart, Task
 
 GROUP_TRIES = 3
 """Blocks of a process group that must be long enough before their steps are chosen: one late rank makes them longer."""
+DUET_TRIES, DUET_PART = 20, 0.1
+"""The same in a duet, and how much of a block each is: cases whose blocks are unlike in length are disturbed unlike.
+
+What is shorter than the time slices of the system shows how fast a step is beside other work.
+"""
 LOCAL_S = 10.0
 """Longest time after which no further turns of a local phase begin."""
 MOST_LOCAL_DEVICES = 256
@@ -56,15 +61,32 @@ def measure(task: Task, events: Events, parent: Parent) -> None:
     stages = Stages(events)
     groups: list[Group] = []
     with failures_sent(groups, stages):
-        with stages("open"):
-            for number, case in enumerate(task.cases):
-                stages.of = number
-                group = open_case(task, case, stages, parent)
-                stages.send(group.bench.describe())
-                groups.append(group)
+        _open(task.cases, groups, stages, lambda case: open_case(task, case, stages, parent))
         rng = random.Random(task.seed)  # noqa: S311 - an order, not a secret
         if groups[0].coordinate(lambda: _measure(groups, stages, rng)):
             events.send(Done())
+
+
+def measure_here(cases: Sequence[Case], kind: type[Problem], stages: Stages, seed: int) -> None:
+    """Run a trial of one or two cases of a problem in this process, which goes on afterwards; raises any error.
+
+    A wrong result is sent as the trial's failure.
+    """
+    groups: list[Group] = []
+    try:
+        _open(cases, groups, stages, lambda case: Group(Bench(case, kind=kind), alone(), stages, SamplerClient({})))
+        _measure(groups, stages, random.Random(seed))  # noqa: S311 - an order, not a secret
+    finally:
+        gc.unfreeze()  # what the timed part had exempted from collection
+
+
+def _open(cases: Iterable[Case], groups: list[Group], stages: Stages, opened: Callable[[Case], Group]) -> None:
+    """Add a group for each case, and send what is known about its device."""
+    with stages("open"):
+        for stages.of, case in enumerate(cases):
+            group = opened(case)
+            stages.send(group.bench.describe())
+            groups.append(group)
 
 
 def survey(task: Task, events: Events, parent: Parent) -> None:
@@ -286,7 +308,7 @@ def _time_duet(steppers: list[timing.Steps], measuring: Measuring, stages: Stage
 
     Pairs that ended before an error are sent in any case.
     """
-    steps = [timing.steps_per_block(stepper) for stepper in steppers]
+    steps = [timing.steps_per_block(stepper, DUET_TRIES, DUET_PART) for stepper in steppers]
     durations: tuple[list[int], list[int]] = ([], [])
     second_first: list[bool] = []
     stopped_by: StoppedBy = "failure"

@@ -102,7 +102,7 @@ def test_records_are_read_without_the_file(cli, sorts, tmp_path, monkeypatch):
 def test_what_was_not_checked_is_said(cli, sorts):
     sorts.write_text(SORTS.replace("def reference", "def _reference"))
     done = cli("run", "sorts.py", *QUICK)
-    assert "note: there is no `reference` to check by_numpy against, and it is the first of its file" in done.stdout
+    assert "note: there is no `reference` to check by_numpy against, and it is the first function" in done.stdout
 
 
 def test_what_is_suspect_is_said_and_makes_a_verdict_provisional(cli, sorts):

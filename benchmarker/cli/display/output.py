@@ -6,7 +6,6 @@ import inspect
 import json
 import os
 import re
-import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -250,14 +249,14 @@ def print_rows(table: Table, *, wide: bool = False) -> None:
     """Print a table with its title and notes; on a terminal it fits, unless `wide`."""
     if table.title:
         print_text(table.title, "  ")
-    made = terminal.lines(table, None if wide else width(), painted)
+    made = terminal.lines(table, None if wide else terminal.width(), painted)
     for line in made.headings:
         click.echo(_styled(line, bold=True))
     for line in made.rows:
         click.echo(line)
     if made.left_out:
         more = f"{table.remedy} more columns: {', '.join(made.left_out)}"
-        click.echo(textwrap.shorten(more, width() or 0, placeholder=" …"))
+        click.echo(textwrap.shorten(more, terminal.width() or 0, placeholder=" …"))
     for note in table.remarks(terminal.MARK):
         print_text(f"  {note}", "    ")
 
@@ -267,22 +266,13 @@ def print_text(text: str, indent: str = "", colour: str = "", *, err: bool = Fal
 
     With `err`, it is printed on standard error in one line.
     """
-    columns = None if err else width()
-    fitted = textwrap.wrap(
-        clean(text), columns or sys.maxsize, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    )
-    for line in fitted if columns else [clean(text)]:
+    for line in [clean(text)] if err else terminal.sentence(text, indent):
         click.echo(painted(line, colour) if colour else line, err=err)
-
-
-def width() -> int | None:
-    """Return the width of the terminal, or None if standard output is none."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def most_notes(*, verbose: bool) -> int | None:
     """Return how many notes on several comparisons are printed: on a terminal a few, unless `verbose`."""
-    return None if verbose or width() is None else MOST_NOTES
+    return None if verbose or terminal.width() is None else MOST_NOTES
 
 
 def painted(text: str, colour: str) -> str:

@@ -2,7 +2,7 @@
 
 `code` reads what such a file consists of, and `arguments` takes the arrays out of what its functions take and return.
 `workload` says what results are held to, and `protection` looks for what fools a clock. `example` is a file to start
-from. The other modules run the functions in each framework.
+from. `values` has functions that are given as values. The other modules run the functions in each framework.
 """
 
 import importlib
@@ -11,9 +11,10 @@ import math
 import random
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -60,9 +61,14 @@ class Own(Problem):
         return self
 
     @property
-    def module(self) -> ModuleType:
+    def module(self) -> ModuleType | SimpleNamespace:
         """The file, imported into this process."""
         return imported(self.code)
+
+    @property
+    def code_files(self) -> frozenset[str]:
+        """The names of files that code of the user has."""
+        return frozenset({str(self.code.path)})
 
     def options_of(self, function: str) -> dict[str, Any]:
         """Return the options that a helper takes, or the `__init__` of a class, by name."""
@@ -146,24 +152,39 @@ def imported(code: Code) -> ModuleType:
 @hookimpl
 def define_problem(name: str, path: Path) -> type[Problem]:
     """Return the problem of a file: which of its functions, and the options that it takes."""
-    code = read(name, path)
+    return problem_of(read(name, path), Own)
+
+
+@hookimpl
+def lend_functions(
+    functions: Mapping[str, Any], helpers: Mapping[str, Any], framework: str | None
+) -> AbstractContextManager[type[Problem]]:
+    """Return the context of a problem of functions that are given as values."""
+    from benchmarker_problems.own.values import lent
+
+    return lent(functions, helpers, framework)
+
+
+def problem_of(code: Code, base: type[Own], **attributes: Any) -> type[Problem]:
+    """Return the class with the options of some code."""
     several = tuple(code.functions)
     fields: list[Any] = [
         (FUNCTION, Annotated[Literal[several], Meta(description="what of the file is measured")], several[0])
     ]
     for option, default in code.options.items():
         if option in Own.__annotations__ or hasattr(Own, option):
-            raise UserError(f"{name} has a parameter {option!r}, which cannot be an option; rename the parameter")
+            raise UserError(f"{code.name} has a parameter {option!r}, which cannot be an option; rename the parameter")
         fields.append(
-            (option, Annotated[type(default), Meta(description=f"as {name} takes it")], field(default=default))
+            (option, Annotated[type(default), Meta(description=f"as {code.name} takes it")], field(default=default))
         )
     namespace = {
-        "summary": code.summary or f"functions of {name}",
+        "summary": code.summary or f"functions of {code.name}",
         "code": code,
         "frameworks": code.frameworks,
-        "source": Source(name, code.sha256),
+        "source": Source(code.name, code.sha256),
+        **attributes,
     }
-    return make_dataclass("Own", fields, bases=(Own,), frozen=True, namespace=namespace)
+    return make_dataclass("Own", fields, bases=(base,), frozen=True, namespace=namespace)
 
 
 @hookimpl

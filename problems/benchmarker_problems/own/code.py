@@ -29,7 +29,7 @@ ITEM_SIZE = "itemsize"
 RNGS = "rngs"
 """The parameter of a class that is no option: the generators of a module of flax.nnx."""
 GIVEN = (SEED, ITEM_SIZE, RNGS)
-FRAMEWORKS = {"torch": ("torch", "triton"), "jax": ("jax", "flax")}
+FRAMEWORKS = {"torch": ("torch", "triton"), "jax": ("jax", "jaxlib", "flax")}
 """The modules whose import shows for which framework a file is; with neither, it is measured as NumPy is."""
 _FOLDED = (ast.Expression, ast.Constant, ast.UnaryOp, ast.BinOp, ast.operator, ast.unaryop)
 _LARGEST_POWER = 64
@@ -99,16 +99,16 @@ def read(name: str, path: Path) -> Code:
         helpers=helpers,
         classes=frozenset(classes),
         trained=frozenset(function for function, node in classes.items() if _method(node, "loss", defined)),
-        options=_options(name, functions, helpers, classes),
+        options=options_of(name, functions, helpers, classes),
         sha256=sha256(content).hexdigest(),
     )
 
 
-def _options(
+def options_of(
     name: str,
     functions: Mapping[str, tuple[Parameter, ...]],
     helpers: Mapping[str, tuple[Parameter, ...]],
-    classes: Mapping[str, ast.ClassDef],
+    classes: Iterable[str],
 ) -> dict[str, bool | int | float | str]:
     """Return the options with their defaults: the parameters of `inputs` and of the classes."""
     taken = {"inputs": helpers.get("inputs", ()), **{function: functions[function] for function in classes}}

@@ -77,9 +77,9 @@ def trouble(measured: Measured[Any]) -> str | None:
 
 def suspicions(measured: Measured[Any]) -> list[str]:
     """Return what makes the time of a function doubtful."""
-    path = str(measured.calls.problem.code.path)
+    files = measured.calls.problem.code_files
     changed = [name for name, clock in _CLOCKS.items() if getattr(time, name) is not clock]
-    threads = [thread.name for thread in threading.enumerate() if _is_from(thread, path)]
+    threads = [thread.name for thread in threading.enumerate() if _is_from(thread, files)]
     found = [f"it replaced the clock time.{name}" for name in changed[:1]]
     found += [f"its thread {name} runs beside the timed steps" for name in threads[:1]]
     if measured.calls.case.mode != "training" and (times := _times_longer(measured)):
@@ -87,10 +87,10 @@ def suspicions(measured: Measured[Any]) -> list[str]:
     return found
 
 
-def _is_from(thread: threading.Thread, path: str) -> bool:
-    """Whether a thread runs a function of a file."""
+def _is_from(thread: threading.Thread, files: frozenset[str]) -> bool:
+    """Whether a thread runs a function of some files."""
     target = getattr(thread, "_target", None) or type(thread).run
-    return getattr(getattr(target, "__code__", None), "co_filename", "") == path
+    return getattr(getattr(target, "__code__", None), "co_filename", "") in files
 
 
 def _times_longer(measured: Measured[Any]) -> float | None:

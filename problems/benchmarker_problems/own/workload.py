@@ -98,7 +98,7 @@ class Measured(Generic[S]):
         """Return what the function is held to, or why there is nothing."""
         problem, mode = self.calls.problem, self.calls.case.mode
         if self.against is None:
-            alone = "it is the first of its file" if len(problem.code.functions) > 1 else "it is alone in its file"
+            alone = "it is the first function" if len(problem.code.functions) > 1 else "it is the only function"
             return f"there is no `reference` to check {problem.function} against, and {alone}"
         steps = self.expected(STEPS[mode])
         words = "itself" if self.against == problem.function else self.against

@@ -49,7 +49,7 @@ def stored(tmp_path):
     ],
 )
 def test_each_row_has_the_word_of_its_framework_within_80_columns(command, stored, monkeypatch, words):
-    monkeypatch.setattr("benchmarker.cli.display.output.width", lambda: 80)
+    monkeypatch.setattr("benchmarker.tables.terminal.width", lambda: 80)
     stored(trials("torch", 2e-3, 0), trials("jax", 1e-3, 1), trials("numpy", 4e-3, 2))
     ceilings.keep([make_ceiling(1e13, resource) for resource in ("compute", "memory")])
     done = command(*words)

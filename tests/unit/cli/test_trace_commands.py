@@ -12,10 +12,9 @@ from support import profiles
 from support.records import make_record
 
 from benchmarker import load_events
-from benchmarker.cli.commands.profile import scopes
-from benchmarker.cli.display import output
 from benchmarker.files import atomic
 from benchmarker.formatting import clean, spreadsheet_text
+from benchmarker.tables import terminal
 from benchmarker.tables.shortening import factored
 from benchmarker.traces.ingest import ingest
 from benchmarker.traces.profile_files import encode
@@ -395,8 +394,7 @@ def test_configurations_without_room_follow_in_a_further_table(tmp_path, cli, mo
     folder.mkdir()
     for framework in ("jax", "torch", "one", "more"):
         store(folder, framework, 0, 20)
-    for module in (scopes, output):
-        monkeypatch.setattr(module, "width", lambda: 60)
+    monkeypatch.setattr(terminal, "width", lambda: 60)
     shown = cli("profile", "scopes", "results").stdout
     headings = [line.split()[2:] for line in shown.splitlines() if line.startswith("scope")]
     assert len(headings) == 2

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchmarker.cli.display.output import TOP, Output, output_options, width
+from benchmarker.cli.display.output import TOP, Output, output_options
 from benchmarker.cli.display.profile_difference import difference_output
 from benchmarker.cli.display.profile_filters import UNKNOWN, filter_options
 from benchmarker.cli.display.profiles import cell, frame_table, headline, notes_on, plain
@@ -180,7 +180,7 @@ def _side_by_side(table: pd.DataFrame, configuration: Mapping[str, str], top: in
     while columns:
         shown = {**named, **columns}
         made = Table.of(shown, zip(*shown.values(), strict=True), drop=list(columns)[:0:-1], cut=["scope"])
-        left_out = [] if wide else terminal.lines(made, width()).left_out
+        left_out = [] if wide else terminal.lines(made, terminal.width()).left_out
         kept = [name for name in shown if name not in left_out]
         yield Table.of(kept, list(zip(*(shown[name] for name in kept), strict=True)), cut=["scope"])
         columns = {name: columns[name] for name in left_out}

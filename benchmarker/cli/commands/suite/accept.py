@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import Output, View, output_options, width
+from benchmarker.cli.display.output import Output, View, output_options
 from benchmarker.cli.options.results import pool_option, results_argument, tell_unread
 from benchmarker.cli.options.types import File, Share
 from benchmarker.display.result import Part, Text
@@ -22,6 +22,7 @@ from benchmarker.procurement import completeness, junit, reference
 from benchmarker.procurement.accept import accept, together
 from benchmarker.procurement.reference import Tolerance
 from benchmarker.records import sides, store
+from benchmarker.tables import terminal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -139,7 +140,7 @@ def _output(acceptance: Acceptance, faults: Sequence[Fault], left_out: Sequence[
             yield Text(f"     {reason}", "     ")
         for doubt in outcome.doubts:
             yield Text(f"     but {doubt}", "     ")
-        if outcome.command and (outcome.verdict == "FAIL" or width() is None):
+        if outcome.command and (outcome.verdict == "FAIL" or terminal.width() is None):
             yield Text(f"     repeat with: {outcome.command}", "     ")
     for name in acceptance.unasked:
         yield Text(f"not judged, no case of the reference matches: {name}", "  ")
