@@ -78,6 +78,7 @@ from .roofline.roofs import vendor_roof as vendor_roof
 from .version import __version__ as __version__
 from .worker.bench import Bench as Bench
 from .worker.bench import open_bench as open_bench
+from .worker.correctness import element_error as element_error
 from .worker.correctness import relative_error as relative_error
 from .worker.timing import Stepper as Stepper
 from .worker.timing import steps_per_block as steps_per_block

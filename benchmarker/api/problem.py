@@ -158,12 +158,14 @@ Token = Literal["first", "next"]
 class Exact:
     """What the outputs of successive steps are held to: the exact ones, and the largest relative error of each.
 
-    `against` says what computed them, in words.
+    `against` says what computed them, in words. `elements` has the largest error of a single element of some outputs,
+    as `element_error` counts it.
     """
 
     steps: Sequence[Mapping[str, np.ndarray]]
     bounds: Mapping[str, float]
     against: str
+    elements: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

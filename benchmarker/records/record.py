@@ -54,9 +54,10 @@ class Check(Struct, frozen=True, forbid_unknown_fields=True):
     """The largest relative error (2-norm) of any output, compared with the float64 reference at a small size."""
 
     #: largest relative error of any output in the 2-norm; the largest float, 1.8e308, if an output holds NaN or
-    #: infinity
+    #: infinity; if only one element of an output of a user's function is wrong, the error of that, as a share of itself
+    #: and the rms of the output
     error: Annotated[float, Meta(ge=0)]
-    output: str  #: name of that output
+    output: str  #: name of that output, or `one element of` it
     bound: Annotated[float, Meta(ge=0)]  #: largest error that counts as correct
     ok: bool  #: whether `error` is within `bound`
     against: str = "reference"  #: what the outputs were compared with; of a user's file, one of its functions

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
 from math import inf, log2
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -94,13 +95,14 @@ def compare(workload: Workload, data: Data, problem: Problem, case: Case) -> Com
         exact = workload.exact()
         if isinstance(exact, str):
             return exact
-        reference, bounds, against = exact.steps, exact.bounds, exact.against
+        reference, bounds, against, elements = exact.steps, exact.bounds, exact.against, exact.elements
     else:
         steps = partial(steps_of, problem, case)
         reference = steps(data)
         bounds, against = bounds_of(problem, case, data, steps, reference), REFERENCE
+        elements = {}
     outputs = ((expected, workload.outputs(workload.step())) for expected in reference)
-    compared = _compared(outputs, bounds, against)
+    compared = _compared(outputs, bounds, against, elements)
     if workload.weights is None:
         return compared
     return replace(compared, copies=tuple(map(_digests, workload.weights())))
@@ -121,11 +123,15 @@ def compare_gradients(workload: Workload, data: Data, problem: Problem) -> Compa
 
 
 def _compared(
-    outputs: Iterable[tuple[Outputs, Outputs]], bounds: Mapping[str, float], against: str = REFERENCE
+    outputs: Iterable[tuple[Outputs, Outputs]],
+    bounds: Mapping[str, float],
+    against: str = REFERENCE,
+    elements: Mapping[str, float] = MappingProxyType({}),
 ) -> Compared:
     """Compare pairs of expected and observed outputs, each before the next step, which may overwrite them.
 
-    An error is the worse the larger its share of its bound.
+    An error is the worse the larger its share of its bound. That of a single element, of outputs that are right as a
+    whole, counts if it is above that of `elements`.
     """
     worst = Check(error=-1.0, output="", bound=1.0, ok=False)
     names: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
@@ -135,18 +141,22 @@ def _compared(
             if name in observed:
                 value, bound = _whole(observed[name]), bounds[name]
                 error = relative_error(value, exact)
-                place = "" if error <= bound else _worst_place(value, exact)
-                check = Check(error, name, bound, error <= bound, against, place)
+                what = name
+                if error <= bound and name in elements and (of_one := element_error(value, exact)) > elements[name]:
+                    what, error, bound = f"one element of {name}", of_one, elements[name]
+                place = "" if error <= bound else _worst_place(value, exact, what != name)
+                check = Check(error, what, bound, error <= bound, against, place)
                 worst = max(worst, check, key=_error_in_bounds)
     return Compared(worst, *zip(*names, strict=True))
 
 
-def _worst_place(value: np.ndarray, exact: np.ndarray) -> str:
+def _worst_place(value: np.ndarray, exact: np.ndarray, by_element: bool) -> str:
     """Return the element that is farthest off, or the first that is not finite: `[3, 17] is 0.51, not 0.75`.
 
-    A single number has no place: ` is 0.51, not 0.75`.
+    A single number has no place: ` is 0.51, not 0.75`. It is the farthest as `element_error` counts, if `by_element`.
     """
-    distance = np.where(np.isfinite(value), np.abs(value - exact), np.inf)
+    off = np.abs(value - exact) / (_scale(exact) if by_element else 1.0)
+    distance = np.where(np.isfinite(value), off, np.inf)
     index = np.unravel_index(int(np.argmax(distance)), exact.shape)
     place = f"[{', '.join(map(str, index))}]" if index else ""
     return f"{place} is {value[index]:.4g}, not {exact[index]:.4g}"
@@ -226,6 +236,20 @@ def relative_error(value: np.ndarray, exact: np.ndarray) -> float:
     if not np.isfinite(value).all():
         return sys.float_info.max
     return float(np.linalg.norm(value - exact) / (np.linalg.norm(exact) or 1.0))
+
+
+def element_error(value: np.ndarray, exact: np.ndarray) -> float:
+    """Return max |value − exact| / (|exact| + rms of exact): the worst element's error, which a norm of many hides.
+
+    An element near zero, such as a sum whose terms cancel, has errors as large as those of others.
+    """
+    return float(np.max(np.abs(value - exact) / _scale(exact), initial=0.0))
+
+
+def _scale(exact: np.ndarray) -> np.ndarray:
+    """Return what the errors of elements are shares of; 1 if all are zero."""
+    scale: np.ndarray = np.abs(exact) + np.linalg.norm(exact) / max(1, exact.size) ** 0.5
+    return np.where(scale == 0, 1.0, scale)
 
 
 _PRODUCTS = {np.matmul, np.dot, np.einsum, np.tensordot}

@@ -51,7 +51,7 @@ def trouble(measured: Measured[Any]) -> str | None:
         calls.outputs(results[0])  # raises if a result is none of the framework's
         return None
     expected = measured.expected(VERIFIED)
-    bounds = measured.bounds(expected)
+    bounds, _ = measured.bounds(expected)
 
     def wrong(result: Any, number: int) -> str | None:
         observed = calls.outputs(result)

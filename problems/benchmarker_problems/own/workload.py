@@ -8,7 +8,18 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from benchmarker import PRECISIONS, Case, Counted, CountedBy, Data, Exact, Framework, Workload, relative_error
+from benchmarker import (
+    PRECISIONS,
+    Case,
+    Counted,
+    CountedBy,
+    Data,
+    Exact,
+    Framework,
+    Workload,
+    element_error,
+    relative_error,
+)
 from benchmarker_problems.own import Own, protection
 from benchmarker_problems.own.arguments import Inputs
 
@@ -102,29 +113,35 @@ class Measured(Generic[S]):
             return f"there is no `reference` to check {problem.function} against, and {alone}"
         steps = self.expected(STEPS[mode])
         words = "itself" if self.against == problem.function else self.against
-        return Exact(steps, self.bounds(steps[:1]), f"{words} in fp64")
+        bounds, elements = self.bounds(steps[:1])
+        # In a gradient, the rounding of a whole sum may end in one element, such as the largest of a row of softmax.
+        return Exact(steps, bounds, f"{words} in fp64", elements if mode == "inference" else {})
 
-    def bounds(self, expected: Sequence[Outputs]) -> dict[str, float]:
-        """Return the largest relative error of each result that is right, for as many sets as there are results.
+    def bounds(self, expected: Sequence[Outputs]) -> tuple[dict[str, float], dict[str, float]]:
+        """Return the largest relative error of each result that is right, and of its elements, for these sets.
 
         That is what the file says, or a small multiple of the largest error of what the function is held to in this
-        precision.
+        precision. Elements have no bound if the file says one, or if that is not known.
         """
         calls, types = self.calls, PRECISIONS[self.calls.case.precision]
         assert self.against is not None
         if (given := calls.problem.helper("bound", calls.case.precision)) is not None:
-            return dict.fromkeys(expected[0], float(given))
+            return dict.fromkeys(expected[0], float(given)), {}
         try:
             step = calls.step(calls.made(self.against, types.name), compiled=False)
             sets = [calls.put(batch, types.name) for batch in self.data.batches[: len(expected)]]
             observed = [calls.outputs(step(arguments)) for arguments in sets]
         except Exception:  # noqa: BLE001 - what others are held to need not work in every precision
-            return dict.fromkeys(expected[0], max(types.bound, ROUNDOFFS * types.roundoff))
-        errors = {
-            name: max(relative_error(one[name], exact[name]) for one, exact in zip(observed, expected, strict=True))
-            for name in expected[0]
-        }
-        return {name: max(types.bound, MARGIN * error) for name, error in errors.items()}
+            return dict.fromkeys(expected[0], max(types.bound, ROUNDOFFS * types.roundoff)), {}
+
+        def bounds(error_of: Callable[[np.ndarray, np.ndarray], float]) -> dict[str, float]:
+            pairs = [*zip(observed, expected, strict=True)]
+            return {
+                name: max(types.bound, MARGIN * max(error_of(one[name], exact[name]) for one, exact in pairs))
+                for name in expected[0]
+            }
+
+        return bounds(relative_error), bounds(element_error)
 
     def counted(self) -> Counted:
         """Return the work of a step as the file states it, or as the framework counts it."""

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarker import open_bench, relative_error
+from benchmarker import element_error, open_bench, relative_error
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "own-code"
 SIZES = {
@@ -38,6 +38,9 @@ def test_functions_are_right_and_those_of_two_frameworks_agree(name):
             outputs = workload.outputs(workload.step())
             error = relative_error(outputs["result"], expected["result"])
             assert error <= exact.bounds["result"], f"{file}:{function}"
+            assert element_error(outputs["result"], expected["result"]) <= exact.elements["result"], (
+                f"{file}:{function}"
+            )
             assert workload.verify(None) is None
             references.append(expected["result"])
     for reference in references:

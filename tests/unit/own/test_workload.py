@@ -147,6 +147,12 @@ def test_a_module_of_flax_gets_its_generators_and_gradients_of_its_weights(opene
     assert workload.counted.flops >= 3 * 2 * 6 * 64 * 32
 
 
+def test_elements_have_a_bound_in_inference_alone_unless_the_file_states_one(opened):
+    assert opened(TORCH, "torch", "product", precision="bf16").exact().elements["result"] < 0.05
+    assert opened(TORCH, "torch", "product", mode="forward_backward").exact().elements == {}
+    assert opened(NUMPY, "numpy", "second").exact().elements == {}
+
+
 def test_what_the_file_states_of_the_bound_holds(opened):
     assert opened(NUMPY, "numpy", "second").exact().bounds == {"result": 0.25}
 

@@ -5,11 +5,12 @@ import msgspec
 import numpy as np
 import pytest
 
-from benchmarker import PRECISIONS, Case, Data, Problem, Workload
+from benchmarker import PRECISIONS, Case, Data, Exact, Problem, Workload
 from benchmarker.worker.correctness import (
     check,
     compare,
     compare_gradients,
+    element_error,
     relative_error,
     to_type,
     unlike_weights,
@@ -30,6 +31,26 @@ class Told(Problem):
         yield from self.outputs
 
     scopes = cost = data = small = None
+
+
+def test_one_wrong_element_is_found_that_the_norm_hides():
+    exact = np.full(10_000, 2.0)
+    value = exact.copy()
+    value[7] = 2.4
+    assert element_error(value, exact) == pytest.approx(0.4 / 4)
+    assert element_error(np.zeros(0), np.zeros(0)) == 0
+    assert element_error(np.full(3, 0.5), np.zeros(3)) == 0.5
+
+    def worst(**bounds):
+        held = Exact([{"x": exact}], {"x": 0.01}, "f in fp64", **bounds)
+        workload = Workload(lambda: {"x": value}, dict, exact=lambda: held)
+        return check(workload, Data({}, ()), None, None)
+
+    assert worst().ok
+    assert worst(elements={"x": 0.2}).ok
+    wrong = worst(elements={"x": 0.05})
+    assert (wrong.output, wrong.ok, wrong.bound) == ("one element of x", False, 0.05)
+    assert (wrong.error, wrong.place) == (pytest.approx(0.1), "[7] is 2.4, not 2")
 
 
 def told(*outputs):
