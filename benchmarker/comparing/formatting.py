@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from benchmarker.formatting import decimals
+from benchmarker.formatting import decimals, rounded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -153,8 +153,8 @@ class Change:
         if self.low is None or self.high is None:
             return ""
         if _is_factor(self.low) or _is_factor(self.high):
-            return f"{self.low:.2g}x to {self.high:.2g}{self.words.times}"
-        low, high = (f"{100 * self._share(end):.2g}% {self.words.of(end)[1]}" for end in (self.low, self.high))
+            return f"{rounded(self.low, 2)}x to {rounded(self.high, 2)}{self.words.times}"
+        low, high = (f"{rounded(100 * self._share(end), 2)}% {self.words.of(end)[1]}" for end in (self.low, self.high))
         return low if low == high else f"{low} to {high}"
 
     def possible(self, baseline: str) -> str:
@@ -179,7 +179,7 @@ class Change:
         if max(sides) <= max(LOPSIDED * min(sides), TINY):
             return f" (±{self._meaningful(max(sides), 1) if as_factor else self._percent(max(sides))})"
         if as_factor:
-            return f" ({self.low:.2g}x to {self.high:.2g}x)"
+            return f" ({rounded(self.low, 2)}x to {rounded(self.high, 2)}x)"
         if (self.low - 1) * (self.high - 1) > 0:
             ends = sorted(self._share(end) for end in (self.low, self.high))
             return f" ({' to '.join(map(self._percent, ends))})"
@@ -195,7 +195,7 @@ class Change:
         """Return a scaled value with the digits that the interval leaves meaningful, three if there is none."""
         half = 0.0 if self.low is None or self.high is None else scale * (self.high - self.low) / 2
         if half <= 0:
-            return f"{scale * value:.3g}"
+            return rounded(scale * value, 3)
         return f"{scale * value:.{min(2, decimals(half))}f}"
 
 
@@ -352,7 +352,7 @@ def ratio(comparison: Comparison | GeometricMean) -> str:
 
 def figure(value: float) -> str:
     """Format a ratio with three decimals, or with three significant digits if it is far from 1."""
-    return f"{value:.3f}" if 0.1 <= value < 100 else f"{value:.3g}"
+    return f"{value:.3f}" if 0.1 <= value < 100 else rounded(value, 3)
 
 
 def enough(comparison: Comparison) -> str:

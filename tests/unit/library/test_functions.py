@@ -270,8 +270,9 @@ def test_a_cell_is_a_step_and_the_namespace_stays(line, cell, framework, precisi
 
 def test_a_cell_is_refused_in_one_line():
     shell = Shell(x=np.eye(8))
-    with pytest.raises(UserError, match="let its last line be a value"):
+    with pytest.raises(UserError, match="let its last line be a value") as caught:
         shell.measure("", "import os")
+    assert caught.value._render_traceback_() == [f"UserError: {caught.value}"]
     with pytest.raises(UserError, match="no setting of in-process is named 'presicion'; did you mean precision"):
         shell.measure("--presicion=fp32", "x")
     with pytest.raises(UserError, match="writes to its inputs"):
