@@ -76,6 +76,8 @@ TINY: dict[str, dict[str, Any]] = {
 }
 QUICK = [pair for pair in PAIRS if pair[0] in ("attention", "cg", "conv", "gemm", "stream")]
 """Problems on which each change is tried; the slow test has all."""
+PARTS = 5
+"""Tests into which the problems of a framework are divided: each is far from the limit of a test."""
 OF_TOKENS = {"attention", "bert", "gpt2", "llama", "lstm", "moe"}
 """Problems whose samples are sequences of tokens."""
 
@@ -140,12 +142,13 @@ def test_all_that_is_listed_is_right(problem, framework):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("framework", sorted({framework for _, framework in PAIRS}))
-def test_the_fullest_mode_of_each_problem_is_measured_and_recorded(framework, monkeypatch):
-    """One worker measures them one after the other, checked as XLA optimises them, unlike in other tests of all."""
+def test_the_fullest_mode_of_each_problem_is_measured_and_recorded(framework, part, monkeypatch):
+    """A worker measures some one after the other, checked as XLA optimises them, unlike in other tests of all."""
     monkeypatch.setattr(ceilings, "SURVEY_TIMEOUT_S", 600.0)
     cases = []
-    for problem in [problem for problem, name in PAIRS if name == framework]:
+    for problem in [problem for problem, name in PAIRS if name == framework][part::PARTS]:
         modes, choices, make = case_maker(problem, framework)
         *_, mode = modes
         size = {**choices[0], **TINY.get(problem, {})}

@@ -149,7 +149,7 @@ def test_two_nodes_with_two_devices_each_make_one_record(
     if framework != "toy":
         pytest.importorskip(framework)
     job = submit("time=5", problem=problem, framework=framework, settings=settings)
-    state = slurm.wait(job["job"], "COMPLETED", "FAILED", limit_s=120)["JobState"]
+    state = slurm.wait(job["job"], "COMPLETED", "FAILED", limit_s=280)["JobState"]
     assert state == "COMPLETED", (job["folder"] / "job.log").read_text()
     (record,) = records(job)
     nodes = record["allocation"]["nodes"]
@@ -179,7 +179,7 @@ def test_the_energy_of_two_nodes_is_the_sum_of_what_their_own_agents_read(slurm,
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     job = {**told, "folder": tmp_path / told["folder"]}
-    state = slurm.wait(job["job"], "COMPLETED", "FAILED", limit_s=120)["JobState"]
+    state = slurm.wait(job["job"], "COMPLETED", "FAILED", limit_s=280)["JobState"]
     assert state == "COMPLETED", (job["folder"] / "job.log").read_text()
     (record,) = records(job)
     energy = record["energy"]
@@ -201,7 +201,7 @@ def test_each_of_several_jobs_has_the_cases_of_as_many_nodes(slurm, program, non
     assert done.returncode == 0, done.stderr
     jobs = json.loads(done.stdout)
     for job, nodes in zip(jobs, (2, 1), strict=True):
-        slurm.wait(job["job"], "COMPLETED", limit_s=120)
+        slurm.wait(job["job"], "COMPLETED", limit_s=280)
         folder = tmp_path / job["folder"]
         found = [json.loads(path.read_text()) for path in folder.glob("2*.json")]
         assert [(each["case"]["nodes"], each["case"]["devices"]) for each in found] == [(nodes, 2 * nodes)]
@@ -229,7 +229,7 @@ def test_long_lines_of_four_ranks_arrive_whole(slurm, tmp_path, none_left) -> No
     words = f"PYTHONPATH={toy} {sys.executable} {tmp_path / 'lines.py'} {tmp_path}"
     output = f"--output={tmp_path / 'out'}"
     job = slurm.run("sbatch", "--parsable", "--nodes=2", "--ntasks=2", output, f"--wrap={words}")
-    slurm.wait(job, "COMPLETED", "FAILED", limit_s=120)
+    slurm.wait(job, "COMPLETED", "FAILED", limit_s=280)
     said = (tmp_path / "out").read_text()
     assert (tmp_path / "lengths.json").exists(), said
     lengths = json.loads((tmp_path / "lengths.json").read_text())
