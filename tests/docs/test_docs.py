@@ -62,7 +62,7 @@ def test_tables_of_the_pages_are_made_from_the_code() -> None:
     """Making them raises ValueError if a field of a record or of a plan has no meaning."""
     made = runpy.run_path(str(DOCS / "hooks.py"))["on_page_markdown"]
     rows = [*made(page("records.md")).splitlines(), *made(page("measuring.md")).splitlines()]
-    assert "| `check.output` | string | name of that output |" in rows
+    assert "| `check.output` | string | name of that output, or `one element of` it |" in rows
     assert "| `energy.sensors[].wraps` | integer | how often the counter wrapped to zero; wraps are corrected |" in rows
     assert "| `suite.sha256` | string | SHA-256 of its cases, trials and design |" in rows
     assert "| `suite.case` | string, null | name that it gives to the case; null if none |" in rows

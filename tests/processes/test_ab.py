@@ -29,7 +29,7 @@ def test_a_plain_difference_is_called_at_the_first_look(cli, tmp_path, design):
     (comparison,) = found["family"]["comparisons"]
     assert (comparison["verdict"], comparison["rounds"], comparison["method"]) == ("slower", 8, "paired")
     assert (comparison["baseline"], comparison["contender"]) == ("ms=5.0", "ms=10.0")
-    assert 1.7 < comparison["ratio"] < 2.2
+    assert 1.4 < comparison["ratio"] < 2.2  # on a loaded machine, each sleep is longer by as much
     assert found["ended"].startswith("ended after 8 rounds of 2 trials (one of A, one of B), ")
     assert "after 8 rounds: B/A" in done.stderr
     records, faults = store.read([folder(tmp_path)])
