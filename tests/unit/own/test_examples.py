@@ -47,5 +47,20 @@ def test_functions_are_right_and_those_of_two_frameworks_agree(name):
         np.testing.assert_allclose(reference, references[0], rtol=1e-9, atol=1e-9)
 
 
-def test_every_pair_of_files_is_tried():
-    assert {path.stem.removesuffix("_jax") for path in EXAMPLES.glob("*.py")} == {*SIZES, "layers"}
+@pytest.mark.parametrize(("framework", "name"), [("jax", "softmax_pallas"), ("torch", "softmax_triton")])
+def test_kernels_are_right_where_they_are_interpreted(framework, name, monkeypatch):
+    if name == "softmax_triton":
+        monkeypatch.setenv("TRITON_INTERPRET", "1")
+        pytest.importorskip("triton")
+    path = str(EXAMPLES / f"{name}.py")
+    for function in open_bench(path, framework, "cpu").problem.code.functions:
+        bench = open_bench(path, framework, "cpu", function=function, n=4, m=24)
+        workload = bench.build(bench.problem, bench.data(bench.problem, 2))
+        exact = workload.exact()
+        outputs = workload.outputs(workload.step())
+        assert relative_error(outputs["result"], exact.steps[0]["result"]) <= exact.bounds["result"], function
+
+
+def test_every_file_is_tried():
+    stems = {path.stem.removesuffix("_jax") for path in EXAMPLES.glob("*.py")}
+    assert stems == {*SIZES, "layers", "softmax_pallas", "softmax_triton"}
