@@ -29,8 +29,9 @@ trials = 2
 measuring.seconds = 0.05
 axes.n = [16, 32]
 """
-QUICK = "--problem=gemm --m=48 --n=48 --trials=1 --seconds=0.05 --power=none"
-TRAINED = "--problem=gpt2 --n-layer=1 --seq-len=16 --mode=training --trials=1 --seconds=0.05 --power=none"
+SHORT = "--trials=1 --seconds=0.05 --power=none"
+QUICK = f"--problem=gemm --m=48 --n=48 {SHORT}"
+TRAINED = f"--problem=gpt2 --n-layer=1 --d-model=48 --vocab-size=101 --seq-len=16 --mode=training {SHORT}"
 ON_H200 = "--roof=vendor --device='NVIDIA H200' --precision=fp32"
 
 BASE = f"""

@@ -142,8 +142,8 @@ def test_the_logits_of_every_step_are_right_in_bf16(request, framework, weight_t
 @pytest.mark.parametrize("name", DECODERS)
 def test_all_that_is_listed_is_right(request, name, framework, precision, weight_type):
     pytest.importorskip(framework)
-    if precision == "fp64":
-        request.getfixturevalue("x64")
+    if framework == "jax":
+        request.getfixturevalue("x64" if precision == "fp64" else "quick_xla")
     for phase in PHASES:
         check_found = found(name, framework, small(name, phase, weight_type), precision)
         assert check_found.ok, (phase, check_found)
