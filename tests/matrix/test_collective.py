@@ -108,7 +108,7 @@ def test_an_exchange_between_two_devices_is_right_and_measured(cli, framework):
 def test_every_operation_is_right_on_several_devices(cli, framework, op):
     if (framework, op) == ("jax", "broadcast"):
         pytest.skip("refused; see the next test")
-    numbers = [4] if op == "send_recv" else [1, 4]
+    numbers = [2, 4] if op == "send_recv" else [1, 2, 4]
     words = (f"--framework={framework}", f"--op={op}", f"--devices={','.join(map(str, numbers))}")
     options = (*words, "--precision=fp32,bf16", "--bytes=4096", "--blocks=3", "--power=none", "--json")
     done = cli("run", "--problem=collective", "--device=cpu", *options)

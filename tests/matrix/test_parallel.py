@@ -48,7 +48,9 @@ def trained(cli, framework, devices, way, precision, problem="gpt2"):
 @pytest.mark.parametrize(
     ("framework", "way", "precision", "problem"),
     [
+        ("jax", "dp", "fp32", "gpt2"),
         ("jax", "dp", "mixed_fp16", "gpt2"),
+        ("torch", "dp", "fp32", "gpt2"),
         ("torch", "dp", "mixed_fp16", "gpt2"),
         ("torch", "fsdp", "fp32", "gpt2"),
         ("torch", "fsdp", "fp32", "llama"),

@@ -36,19 +36,19 @@ def thrice(x):
 
 def test_a_true_factor_is_seen_and_the_verdict_is_provisional():
     def slow(x):
-        time.sleep(0.003)
+        time.sleep(0.03)  # beside other work, each sleep is some milliseconds longer
         return x + 1
 
     def fast(x):
-        time.sleep(0.001)
+        time.sleep(0.01)
         return x + 1
 
-    result = benchmarker.ab(slow, fast, inputs=draw, **(QUICK | {"seconds": 1}))
+    result = benchmarker.ab(slow, fast, inputs=draw, **(QUICK | {"seconds": 2}))
     (comparison,) = result.family.comparisons
     assert (result.verdict, comparison.method, result.fresh) == ("faster", "paired by block", False)
     assert comparison.provisional is not None
     assert comparison.provisional.startswith(ONE_PROCESS)
-    assert 1 / 8 < comparison.ratio < 1 / 1.5  # other processes may have the cores for a while
+    assert 1 / 4.5 < comparison.ratio < 1 / 2
     assert comparison.low <= comparison.ratio <= comparison.high
     text = str(result)
     assert re.match(r"fast is .*x as fast as slow .*\(provisional\)", text)
@@ -67,6 +67,7 @@ def test_equal_functions_are_not_called_different():
         return x + 1
 
     verdicts = [benchmarker.ab(rests, rests, inputs=draw, **QUICK).verdict for _ in range(3)]
+    # Each is wrong with a probability of at most 5%, two of three with 0.7%.
     assert verdicts.count("faster") + verdicts.count("slower") <= 1
 
 

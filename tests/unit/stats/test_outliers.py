@@ -74,7 +74,7 @@ def bound_of_rate(fleets, truth_of, kind):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["quiet", "heavy"])
-@pytest.mark.parametrize(("nodes", "fleets"), [(4, 2000), (8, 800), (64, 400), (1000, 80)])
+@pytest.mark.parametrize(("nodes", "fleets"), [(4, 4000), (8, 1500), (64, 1000), (1000, 200)])
 @pytest.mark.parametrize("spread", [0.0, DELTA, 2 * DELTA])
 def test_nodes_like_the_others_are_named_no_oftener_than_told(nodes, fleets, kind, spread):
     bound = bound_of_rate(fleets, lambda rng: rng.uniform(-spread / 2, spread / 2, (nodes, CASES)), kind)
