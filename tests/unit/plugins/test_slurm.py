@@ -242,8 +242,9 @@ def test_what_scontrol_prints_oddly_tells_nothing(play, in_job, printed: str) ->
         launchers.allocation()
 
 
-def test_a_program_that_cannot_be_run_is_named(play, tmp_path) -> None:
+def test_a_program_that_cannot_be_run_is_named(play, tmp_path, monkeypatch) -> None:
     play("squeue", "")
+    monkeypatch.setenv("PATH", str(tmp_path / "programs"))  # the next on PATH would be tried, where there is one
     (tmp_path / "programs/squeue").write_bytes(b"\x7fELF")
     told = JobState("unknown", "cannot run squeue: Exec format error", "")
     assert make_launcher({}).states(["7"]) == {"7": told}
