@@ -64,6 +64,8 @@ from .library.magic import load_ipython_extension as load_ipython_extension
 from .library.measuring import Measured as Measured
 from .library.measuring import run as run
 from .library.measuring import sweep as sweep
+from .library.reporting import Report as Report
+from .library.reporting import report as report
 from .library.scoring import Scored as Scored
 from .library.scoring import score as score
 from .records.ceilings import Ceilings as Ceilings

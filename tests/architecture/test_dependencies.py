@@ -17,8 +17,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 HOMES = {"benchmarker": ROOT, "benchmarker_plugins": ROOT / "plugins", "benchmarker_problems": ROOT / "problems"}
 
 SERVED = {
-    "benchmarker.report.plots": {"plot"},
-    "benchmarker.report.render": {"report"},
+    "benchmarker.page.plots": {"plot"},
+    "benchmarker.page.render": {"report"},
     "benchmarker.serving.openai": {"serve"},
     "benchmarker.traces.sql": {"trace"},
     "benchmarker_plugins.frameworks.jax": {"jax"},
@@ -128,7 +128,7 @@ def test_commands_start_with_the_base_alone():
     [
         ("benchmarker.tables.formats", "from markupsafe import escape", ["markupsafe.escape"]),
         ("benchmarker.tables.formats", "def f():\n    with g():\n        import duckdb", ["duckdb"]),
-        ("benchmarker.report.render", "import duckdb, jinja2, numpy.typing", ["duckdb"]),
+        ("benchmarker.page.render", "import duckdb, jinja2, numpy.typing", ["duckdb"]),
         ("benchmarker_problems.gemm.jax", "import jax.numpy, torch", ["torch"]),
         ("benchmarker.api", "from yaml import load", ["yaml.load"]),
         ("benchmarker.api", "import json\nif TYPE_CHECKING:\n    import yaml", []),

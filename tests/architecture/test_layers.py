@@ -33,7 +33,7 @@ LAYERS = [
     "bundles",
     "procurement",
     "fleet",
-    "report",
+    "page",
     "display",
     "library",
     "cli",
@@ -104,7 +104,7 @@ def test_each_package_imports_only_those_before_it():
         "import benchmarker.cli",
         "from benchmarker import Record",
         "from benchmarker import frames",
-        "def f():\n    from benchmarker.report import render",
+        "def f():\n    from benchmarker.page import render",
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from benchmarker.worker.bench import Bench",
     ],
 )

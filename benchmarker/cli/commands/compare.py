@@ -11,12 +11,13 @@ import click
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import ALL, Output, View, most_notes, output_options, verbose_option
 from benchmarker.cli.options.judging import judging_options, status_of, verdicts_of
-from benchmarker.cli.options.results import pool_option, results_argument, tell_unread, traces_of
+from benchmarker.cli.options.results import pool_option, results_argument, tell_unread
 from benchmarker.cli.options.types import Choice, File
 from benchmarker.comparing.results import Level
 from benchmarker.display.comparisons import classical_output, family_output, speedups_output
 from benchmarker.formatting import clean
 from benchmarker.library.judging import Unit, compare
+from benchmarker.library.results import traces_among
 from benchmarker.records import store
 
 
@@ -85,7 +86,7 @@ def command(
     The exit status is 1 if a file cannot be read, or if a verdict is one of --fail-on. With --strict it is 3
     if a verdict is provisional.
     """
-    if traces := traces_of(results):
+    if traces := traces_among(results):
         options = {"--by": by, "--baseline": baseline, "--fail-on": fail_on, "--plot": plot, "--speedup": speedup}
         options |= {"--classical": classically, "--unit=block": unit == "block"}
         return _compare_traces(traces, level, [name for name, value in options.items() if value], view)
@@ -104,7 +105,7 @@ def command(
         **judging,
     )
     if plot:
-        from benchmarker.report.plots import boxes
+        from benchmarker.page.plots import boxes
 
         boxes(verdicts.matches, plot)
         click.echo(clean(f"plot: {plot}"), err=True)

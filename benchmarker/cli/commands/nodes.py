@@ -126,14 +126,14 @@ def show_command(
         raise UserError(f"--output={output}: the name of a page must end in .html")
     if output:
         with needing("report", "a page"):
-            from benchmarker.report.render import render
+            from benchmarker.page.render import render
     with working("reading the nodes"):
         measured = values.read(results)
         judged = judge(measured, alpha, delta or DELTAS["trial"])
     if xml:
         atomic.save(xml, junit_of(str(results[0]), judged))
     if output:
-        from benchmarker.report.fleet import page
+        from benchmarker.page.fleet import page
 
         content = render(page(judged))
         atomic.save(output, content)

@@ -14,19 +14,13 @@ from benchmarker.api.precision import PRECISIONS
 from benchmarker.cli.ceiling_measurement import is_lacking_here, measure_option, measured_for
 from benchmarker.cli.display.output import TOP, Output, output_options
 from benchmarker.cli.display.profiles import from_result
-from benchmarker.cli.options.results import (
-    mixed_output,
-    pool_option,
-    read_cases,
-    results_argument,
-    tell_unread,
-    traces_of,
-)
+from benchmarker.cli.options.results import mixed_output, pool_option, read_cases, results_argument, tell_unread
 from benchmarker.cli.options.roof import roof_option, roof_output
 from benchmarker.cli.options.types import Choice, output_option
 from benchmarker.display.result import Part, Text
 from benchmarker.formatting import clean, count, si
 from benchmarker.hooks.cases import Cases
+from benchmarker.library.results import traces_among
 from benchmarker.records import ceilings
 from benchmarker.roofline.model import BEYOND, Level, beyond, of_trace, rooflines
 from benchmarker.roofline.roofs import named_roof
@@ -78,7 +72,7 @@ def command(
 
     The exit status is 1 if a file cannot be read or a record has no roof, and 2 if no record has a roof.
     """
-    traces = traces_of(results)
+    traces = traces_among(results)
     if traces and not (device and precision):
         raise UserError("a trace does not name its device and precision; give --device=NAME and --precision=NAME")
     cases = Cases(()) if traces else read_cases(results, pool)
@@ -108,7 +102,7 @@ def command(
             for roofline in modelled
         ]
     if output:
-        from benchmarker.report.plots import roofs
+        from benchmarker.page.plots import roofs
 
         roofs(modelled, output)
         click.echo(clean(f"plot: {output}"), err=True)

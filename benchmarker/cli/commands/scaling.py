@@ -46,7 +46,7 @@ def command(results: tuple[Path, ...], output: Path | None, pool: bool) -> Outpu
         why = scaled.left_out[:MOST_REASONS] or ["every case is of one device; give run --devices=1,2,4"]
         raise UserError(f"nothing is scaled: {'; '.join(why)}")
     if output:
-        from benchmarker.report.plots import speedups
+        from benchmarker.page.plots import speedups
 
         speedups(scaled.series, output)
         click.echo(clean(f"plot: {output}"), err=True)

@@ -34,7 +34,7 @@ results_argument = click.argument(
 result_argument = click.argument("result", metavar="RESULT", type=click.Path(path_type=Path))
 
 
-def tell_unread(faults: Iterable[Fault]) -> None:
+def tell_unread(faults: Iterable[Fault | str]) -> None:
     """Name the files that cannot be read."""
     for fault in faults:
         click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
@@ -55,21 +55,3 @@ def mixed_output(cases: Cases) -> Iterator[Part]:
     """Yield a note on each side that has trials of several machines in a case."""
     for mixed in cases.mixed_machines():
         yield Text(f"note: {mixed}", "  ")
-
-
-def traces_of(results: Sequence[Path]) -> list[Path]:
-    """Return the results if all are traces; empty if they are records, runs or folders of runs.
-
-    Raises `UserError` if some are traces and others are not, or if a file is neither.
-    """
-    from benchmarker.traces.profile_files import is_trace, traces_in, what_else
-
-    traces = [result for result in results if is_trace(result)]
-    for result in results:
-        if what := what_else(result):
-            raise UserError(f"{result}: {what}; name a record, a run, a folder of runs, or a trace")
-        if inside := traces_in(result):
-            raise UserError(f"{result} contains no record, but traces; name one of them, such as {inside}")
-    if traces and len(traces) < len(results):
-        raise UserError(f"{traces[0]} is a trace, and other RESULTs are not; give either traces or records")
-    return traces

@@ -67,6 +67,31 @@ def test_frames_have_a_row_of_each_trial_comparison_and_score(measured):
     assert set(benchmarker.score(measured.path, by="m").to_pandas()["contender"]) == {"m=32"}
 
 
+def test_a_report_is_the_page_that_the_command_writes(measured, command, tmp_path):
+    made = benchmarker.report(measured.path, by="m", title="A <title>")
+    options = ("report", str(measured.path), "--by=m", "--title=A <title>")
+    assert made.to_dict() == json.loads(command(*options, "--json").stdout)
+    command(*options, "-o", "command.html")
+    made.save(tmp_path / "saved.html")
+    assert (tmp_path / "saved.html").read_bytes() == (tmp_path / "command.html").read_bytes() == made.html
+    first, answer, *_ = repr(made).splitlines()
+    assert (first, answer.split(":")[0]) == ("A <title>", made.page.cards[0].word.split(":")[0])
+    assert "A &lt;title&gt;" in made._repr_html_()
+    assert len(made.to_pandas()) == len(measured.records)
+    with pytest.raises(UserError, match=r"must end in \.html"):
+        made.save(tmp_path / "page.pdf")
+
+
+def test_a_report_of_traces_has_tables_and_no_trials(tmp_path):
+    trace = Path(__file__).parents[2] / "fixtures/traces/torch-dp.rank0.json.gz"
+    made = benchmarker.report(trace)
+    assert made.page.title in repr(made)
+    with pytest.raises(UserError, match="has no trials"):
+        made.to_pandas()
+    with pytest.raises(UserError, match="leave --by out"):
+        benchmarker.report(trace, by="m")
+
+
 def test_html_has_the_tables_and_needs_no_network(measured):
     for result in (measured, benchmarker.compare(measured.path, by="m"), benchmarker.score(measured.path, by="m")):
         html = result._repr_html_()

@@ -13,11 +13,11 @@ from markupsafe import Markup, escape
 from plotly.offline import get_plotlyjs
 
 from benchmarker.formatting import clean, shortened, si
-from benchmarker.report.page_model import Axis, Bars, Boxes, Figure, Heat, Mark, Points
+from benchmarker.page.page_model import Axis, Bars, Boxes, Figure, Heat, Mark, Points
 from benchmarker.tables.table import Table, cell_text
 
 if TYPE_CHECKING:
-    from benchmarker.report.page_model import Page
+    from benchmarker.page.page_model import Page
 
 
 MARKS = {"faster": "▲", "better": "▲", "slower": "▼", "worse": "▼", "same": "=", "undecided": "?", "none": "-"}

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from benchmarker.api.precision import UNIT_ROUNDOFF
 from benchmarker.comparing.pareto import by_work, front
 from benchmarker.formatting import count, si
-from benchmarker.report.page_model import Axis, Figure, Listing, Points, Section, searchable
-from benchmarker.report.study import MOST_DRAWN, named
+from benchmarker.page.page_model import Axis, Figure, Listing, Points, Section, searchable
+from benchmarker.page.study import MOST_DRAWN, named
 from benchmarker.tables.table import Column, Table, number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from benchmarker.comparing.pareto import Candidate, Front
-    from benchmarker.report.study import Group, Study
+    from benchmarker.page.study import Group, Study
 
 AGAINST = (
     ("samples_per_J", "energy", "samples/J", False),

@@ -12,15 +12,15 @@ from support.records import QUIET, make_energy, make_record
 from benchmarker import UserError
 from benchmarker.comparing.results import Rules
 from benchmarker.files import atomic
+from benchmarker.page.assemble import page
+from benchmarker.page.gather import gather
+from benchmarker.page.page_model import Axis, Bars, Boxes, Figure, Points
+from benchmarker.page.power import MOST_POINTS, _thinned
+from benchmarker.page.render import specification
+from benchmarker.page.study import MOST_DRAWN
 from benchmarker.records import store
 from benchmarker.records.plan import make_plan
 from benchmarker.records.record import Check
-from benchmarker.report.assemble import page
-from benchmarker.report.gather import gather
-from benchmarker.report.page_model import Axis, Bars, Boxes, Figure, Points
-from benchmarker.report.power import MOST_POINTS, _thinned
-from benchmarker.report.render import specification
-from benchmarker.report.study import MOST_DRAWN
 from benchmarker.stats.median_interval import median_half_width, median_interval
 from benchmarker.tables.table import Table
 
@@ -311,7 +311,7 @@ def test_categories_add_up(rich, parts):
 
 
 def test_ops_beyond_the_longest_are_summed(monkeypatch, page_of, place, parts, profiled):
-    monkeypatch.setattr("benchmarker.report.profiles.MOST_OPS", 0)
+    monkeypatch.setattr("benchmarker.page.profiles.MOST_OPS", 0)
     folder = place([])
     atomic.write(folder / "run-0000-0.json", atomic.encode(profiled(make_record(), folder)))
     table = parts(page_of(folder))["nap ms=1.0, trial 0"].table

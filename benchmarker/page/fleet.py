@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from benchmarker.formatting import count
-from benchmarker.report.page_model import (
+from benchmarker.page.page_model import (
     Axis,
     Card,
     Doubt,

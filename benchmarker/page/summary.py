@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from benchmarker.comparing.diagnosis import skewed
 from benchmarker.formatting import count
+from benchmarker.page.page_model import Section, searchable
+from benchmarker.page.study import named
 from benchmarker.records.factors import varying
-from benchmarker.report.page_model import Section, searchable
-from benchmarker.report.study import named
 from benchmarker.tables.results import counts, metrics
 from benchmarker.tables.table import Table
 
 if TYPE_CHECKING:
-    from benchmarker.report.study import Study
+    from benchmarker.page.study import Study
 
 
 MOST_SIDES = 4

@@ -6,12 +6,12 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from benchmarker.formatting import si
-from benchmarker.report.page_model import Axis, Figure, Points, Section
+from benchmarker.page.page_model import Axis, Figure, Points, Section
 from benchmarker.tables.table import Cell, Column, Table
 
 if TYPE_CHECKING:
+    from benchmarker.page.study import Group, Study
     from benchmarker.records.factors import Value
-    from benchmarker.report.study import Group, Study
     from benchmarker.roofline.model import Level, Roofline, RooflinePoint
     from benchmarker.roofline.roofs import Roof
 

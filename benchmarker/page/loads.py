@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarker.formatting import count, si
-from benchmarker.report.page_model import (
+from benchmarker.page.page_model import (
     Axis,
     Card,
     Dot,

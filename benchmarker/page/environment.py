@@ -9,12 +9,12 @@ import msgspec
 
 from benchmarker.hooks.cases import environment_of
 from benchmarker.machine import description
-from benchmarker.report.page_model import Listing, Section
+from benchmarker.page.page_model import Listing, Section
 from benchmarker.tables.table import Cell, Column, Table
 
 if TYPE_CHECKING:
+    from benchmarker.page.study import Study
     from benchmarker.records.record import Record
-    from benchmarker.report.study import Study
 
 MOST_SIDES = 6
 MOST_VALUES = 3

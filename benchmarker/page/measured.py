@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from benchmarker.formatting import shortened, si
 from benchmarker.machine.description import restriction
-from benchmarker.report.page_model import Listing, Section
+from benchmarker.page.page_model import Listing, Section
 from benchmarker.tables.table import Cell, Column, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from benchmarker.page.study import Group, Study
     from benchmarker.records.record import Record
-    from benchmarker.report.study import Group, Study
 
 MOST_SIDES = 6
 MOST_VALUES = 3

@@ -23,14 +23,14 @@ from benchmarker.comparing.formatting import (
 )
 from benchmarker.comparing.results import Comparison, GeometricMean
 from benchmarker.formatting import count, part, shortened
+from benchmarker.page.page_model import Card, Doubt
 from benchmarker.procurement.score import coverage, terms_of
-from benchmarker.report.page_model import Card, Doubt
 from benchmarker.roofline.model import BEYOND, beyond
 
 if TYPE_CHECKING:
+    from benchmarker.page.study import Study
     from benchmarker.procurement.accept import Acceptance
     from benchmarker.procurement.score import MetricScore
-    from benchmarker.report.study import Study
 
 MOST_CARDS = 4
 MOST_REASONS = 3

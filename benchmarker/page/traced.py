@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from benchmarker.formatting import count, si
-from benchmarker.report.page_model import Doubt, Page, Section
-from benchmarker.report.profiles import listing
+from benchmarker.page.page_model import Doubt, Page, Section
+from benchmarker.page.profiles import listing
 from benchmarker.traces.statistics import describe, difference, ops, work
 from benchmarker.traces.summary import inclusive
 

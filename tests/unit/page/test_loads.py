@@ -8,11 +8,11 @@ from support.records import make_record
 from support.serving import Queue, load, outcome, outcomes, step
 
 from benchmarker.files import atomic
+from benchmarker.page import loads as section_of
+from benchmarker.page.page_model import Figure, Listing
+from benchmarker.page.render import specification
 from benchmarker.records import load as loads
 from benchmarker.records.load import Lengths, RequestFailure, Slo
-from benchmarker.report import loads as section_of
-from benchmarker.report.page_model import Figure, Listing
-from benchmarker.report.render import specification
 from benchmarker.serving.arrivals import draw
 from benchmarker.serving.doubts import doubts
 from benchmarker.serving.latency import Figures
@@ -176,7 +176,7 @@ def test_the_command_reports_a_load_alone_and_beside_records(command, tmp_path):
 def test_what_concerns_records_is_refused_and_a_damaged_load_is_told(command, tmp_path):
     path = loads.write(tmp_path / "served", queue(2))
     done = command("report", "served", "--by=framework")
-    assert (done.returncode, "loads are not judged: leave --by, " in done.stderr) == (2, True)
+    assert (done.returncode, "loads are not judged: leave --by out" in done.stderr) == (2, True)
     (tmp_path / "served" / "cut").mkdir()
     (tmp_path / "served" / "cut" / "load.json").write_text("{")
     done = command("report", "served")

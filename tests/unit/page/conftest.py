@@ -16,6 +16,10 @@ from benchmarker import Record
 from benchmarker.api.meter import Channel
 from benchmarker.comparing.results import Rules
 from benchmarker.files import atomic
+from benchmarker.page.assemble import page
+from benchmarker.page.gather import gather
+from benchmarker.page.page_model import Figure, Listing, Page
+from benchmarker.page.study import Study
 from benchmarker.power import telemetry
 from benchmarker.power.sampler import Sample
 from benchmarker.power.samplers import Sampled
@@ -23,10 +27,6 @@ from benchmarker.records import load as loads
 from benchmarker.records import store
 from benchmarker.records.load import Slo
 from benchmarker.records.record import Failure
-from benchmarker.report.assemble import page
-from benchmarker.report.gather import gather
-from benchmarker.report.page_model import Figure, Listing, Page
-from benchmarker.report.study import Study
 from benchmarker.traces import profile_files
 from benchmarker.traces.ingest import ingest
 

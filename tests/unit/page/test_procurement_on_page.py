@@ -10,12 +10,12 @@ from support.records import QUIET, make_energy, make_record
 
 from benchmarker.comparing.results import Rules
 from benchmarker.files import atomic
+from benchmarker.page import assemble
+from benchmarker.page.gather import Procurement, gather
+from benchmarker.page.render import render
 from benchmarker.records import store
 from benchmarker.records.machine import Gpu
 from benchmarker.records.suite import SuiteCase, make_suite
-from benchmarker.report import assemble
-from benchmarker.report.gather import Procurement, gather
-from benchmarker.report.render import render
 
 STEPS = [1.00, 1.02, 0.98, 1.01, 0.99, 1.03, 0.97, 1.00]
 COST = """

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from benchmarker.comparing.disturbances import COUNTED_S, disturbances
 from benchmarker.formatting import part
 from benchmarker.hooks.names import name
+from benchmarker.page.page_model import Listing, Section, searchable
 from benchmarker.records.factors import factors_of
-from benchmarker.report.page_model import Listing, Section, searchable
 from benchmarker.tables.table import Cell, Column, Table
 
 if TYPE_CHECKING:
-    from benchmarker.report.study import Study
+    from benchmarker.page.study import Study
 
 MOST_LISTED = 200
 

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 from benchmarker.comparing.scaling import scalings
 from benchmarker.comparing.scaling_results import labels, sentence, shown
 from benchmarker.hooks.cases import Cases
+from benchmarker.page.page_model import Axis, Figure, Listing, Points, Section, drawn, searchable, table_of
+from benchmarker.page.study import named
 from benchmarker.records.sides import Side
 from benchmarker.records.step_times import STRAGGLER, local_times
-from benchmarker.report.page_model import Axis, Figure, Listing, Points, Section, drawn, searchable, table_of
-from benchmarker.report.study import named
 from benchmarker.tables.table import RATIO, Cell, Column, Table, number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from benchmarker.comparing.scaling_results import Scalings
+    from benchmarker.page.study import Study
     from benchmarker.records.record import Record
-    from benchmarker.report.study import Study
 
 IDEAL = 7
 """The series of the ideal line: grey."""

@@ -5,23 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from benchmarker.comparing.results import METHODS
-from benchmarker.report import answer, loads, summary
-from benchmarker.report.environment import environment
-from benchmarker.report.faults import faults
-from benchmarker.report.measured import measured
-from benchmarker.report.page_model import Page, Section
-from benchmarker.report.power import time_series
-from benchmarker.report.profiles import kernels, operations
-from benchmarker.report.rooflines import roofs
-from benchmarker.report.scaling import scaling
-from benchmarker.report.scores import acceptance, scores
-from benchmarker.report.speed import throughput, times
-from benchmarker.report.sweeps import sweeps
-from benchmarker.report.trade_offs import fronts
-from benchmarker.report.verdicts import verdicts
+from benchmarker.page import answer, loads, summary
+from benchmarker.page.environment import environment
+from benchmarker.page.faults import faults
+from benchmarker.page.measured import measured
+from benchmarker.page.page_model import Page, Section
+from benchmarker.page.power import time_series
+from benchmarker.page.profiles import kernels, operations
+from benchmarker.page.rooflines import roofs
+from benchmarker.page.scaling import scaling
+from benchmarker.page.scores import acceptance, scores
+from benchmarker.page.speed import throughput, times
+from benchmarker.page.sweeps import sweeps
+from benchmarker.page.trade_offs import fronts
+from benchmarker.page.verdicts import verdicts
 
 if TYPE_CHECKING:
-    from benchmarker.report.study import Study
+    from benchmarker.page.study import Study
 
 
 MOST_COMMANDS = 30

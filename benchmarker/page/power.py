@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarker.api.errors import UserError
-from benchmarker.report.page_model import Axis, Figure, Points, Section
+from benchmarker.page.page_model import Axis, Figure, Points, Section
 from benchmarker.tables.table import Column, Table
 
 if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
 
-    from benchmarker.report.study import Study
+    from benchmarker.page.study import Study
 
     Line = tuple[str, npt.NDArray[np.float64], npt.NDArray[np.float64]]
     Drawn = tuple[str, int, npt.NDArray[np.float64], npt.NDArray[np.float64]]

@@ -14,7 +14,7 @@ from support.records import make_record
 
 from benchmarker.files import atomic
 from benchmarker.hooks.registry import installing
-from benchmarker.report.render import escaped, render
+from benchmarker.page.render import escaped, render
 
 NETWORK = re.compile(r"""(?:src|href|action|data|poster|srcset)\s*=\s*["']?\s*(?:https?:)?//""", re.I)
 TAGS = re.compile(
@@ -95,7 +95,7 @@ def test_nothing_is_fetched(rich_page):
 
 
 def test_the_same_records_give_the_same_bytes(rich_place, study_of):
-    from benchmarker.report.assemble import page
+    from benchmarker.page.assemble import page
 
     one, two = (render(page(study_of(rich_place))[0]) for _ in range(2))
     assert one == two
@@ -178,7 +178,7 @@ def test_mistakes_are_one_line(command, place, two, tmp_path, options, message):
 @pytest.mark.parametrize("words", [["report"], ["nodes", "show", "--output=page.html"]])
 def test_a_missing_library_is_named_with_the_remedy(command, place, monkeypatch, words):
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    monkeypatch.delitem(sys.modules, "benchmarker.report.render", raising=False)
+    monkeypatch.delitem(sys.modules, "benchmarker.page.render", raising=False)
     done = command(*words, str(place([make_record()])))
     assert done.returncode == 2
     assert f"a page needs the module 'jinja2'; {installing('report')}" in done.stderr
@@ -207,7 +207,7 @@ VISIONS = {
 """What linear RGB looks like: Machado, Oliveira & Fernandes, IEEE TVCG 15 (2009), severity 1."""
 XYZ = np.array([[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.072175], [0.0193339, 0.119192, 0.9503041]])
 WHITE = XYZ.sum(axis=1)
-STYLES = files("benchmarker.report").joinpath("page.css").read_text("utf-8")
+STYLES = files("benchmarker.page").joinpath("page.css").read_text("utf-8")
 THEMES = re.findall(r":root[^{]*\{([^}]*)\}", STYLES)[:2]
 LIGHT, DARK = (dict(re.findall(r"--(\w+): (#\w{6})", theme)) for theme in THEMES)
 

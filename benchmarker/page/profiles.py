@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarker.api.errors import UserError
 from benchmarker.formatting import count
-from benchmarker.report.page_model import Axis, Bars, Figure, Listing, Section, drawn, searchable
-from benchmarker.report.study import MOST_DRAWN, named
+from benchmarker.page.page_model import Axis, Bars, Figure, Listing, Section, drawn, searchable
+from benchmarker.page.study import MOST_DRAWN, named
 from benchmarker.tables.table import Cell, Column, Table, number
 
 if TYPE_CHECKING:
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from benchmarker.page.study import Group, Study
     from benchmarker.records.profile import Trace
     from benchmarker.records.record import Record
-    from benchmarker.report.study import Group, Study
 
 UNLISTED = "(not listed)"
 NO_CATEGORY = "(none)"

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from benchmarker.fleet.results import Cell, FleetResult, NodeResult
-from benchmarker.report.fleet import MOST_ROWS, page
-from benchmarker.report.page_model import Figure, Heat
-from benchmarker.report.render import render, specification
+from benchmarker.page.fleet import MOST_ROWS, page
+from benchmarker.page.page_model import Figure, Heat
+from benchmarker.page.render import render, specification
 
 
 def fleet(nodes: int) -> FleetResult:

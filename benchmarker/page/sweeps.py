@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from benchmarker.formatting import si
 from benchmarker.hooks import names
+from benchmarker.page.page_model import Axis, Figure, Points, Section, drawn, is_wide, table_of
 from benchmarker.records.factors import DEFAULTS, Value
-from benchmarker.report.page_model import Axis, Figure, Points, Section, drawn, is_wide, table_of
 from benchmarker.stats.median_interval import MIN_BLOCKS_FOR_INTERVAL, median_interval
 from benchmarker.tables.table import Column, number
 
 if TYPE_CHECKING:
     from benchmarker.api.metric import Plot
-    from benchmarker.report.study import Group, Study
+    from benchmarker.page.study import Group, Study
 
 FIRST = ("batch_size", "seq_len", "prompt_len", "depth")
 LENGTHS = ("prompt_len", "depth", "new_tokens")

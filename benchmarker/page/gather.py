@@ -15,13 +15,13 @@ from benchmarker.comparing.judge import compare
 from benchmarker.comparing.notes import suite_notes
 from benchmarker.comparing.results import Rules
 from benchmarker.hooks.metrics import cached, load_metrics
+from benchmarker.page.study import Study, beside
 from benchmarker.procurement import costs, reference, sides, weights
 from benchmarker.procurement.accept import accept
 from benchmarker.procurement.completeness import completeness_of
 from benchmarker.procurement.score import THROUGHPUT, default_metrics, score
 from benchmarker.records import ceilings, store
 from benchmarker.records.sides import side_of
-from benchmarker.report.study import Study, beside
 from benchmarker.traces.profile_files import EVENTS
 
 if TYPE_CHECKING:

@@ -19,13 +19,13 @@ from benchmarker.comparing.formatting import (
     verdict,
 )
 from benchmarker.comparing.results import METHODS
-from benchmarker.report.page_model import Axis, Figure, Listing, Points, Section, searchable, table_of
-from benchmarker.report.study import MOST_DRAWN
+from benchmarker.page.page_model import Axis, Figure, Listing, Points, Section, searchable, table_of
+from benchmarker.page.study import MOST_DRAWN
 from benchmarker.tables.table import P_VALUE, RATIO, Cell, Column, Table, number
 
 if TYPE_CHECKING:
     from benchmarker.comparing.results import Comparison
-    from benchmarker.report.study import Study
+    from benchmarker.page.study import Study
 
 MOST_NOTES = 100
 _SYMBOLS = {"faster": 3, "better": 3, "slower": 7, "worse": 7, "same": 1, "undecided": 5}
