@@ -1,13 +1,16 @@
 """Functions and modules of the user in PyTorch."""
 
+import inspect
+import sys
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils import flop_counter
 from torch.utils._pytree import tree_leaves
-from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarker import FLOATS, PRECISIONS, Case, CountedBy, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
@@ -137,7 +140,8 @@ class _TorchCalls(Calls[Arguments]):
 
     def flops(self, function: Any, arguments: Arguments) -> tuple[int, CountedBy] | None:
         """Count those of matrix products and convolutions."""
-        with FlopCounterMode(display=False) as counter:
+        counter = flop_counter.FlopCounterMode(display=False)
+        with _counting(counter):
             if self.case.mode != "forward_backward":
                 self.step(function, compiled=False)(arguments)
             else:  # the counter does not support `autograd.grad` in a module
@@ -146,6 +150,25 @@ class _TorchCalls(Calls[Arguments]):
         for tensor in (*_differentiable(arguments), *(function.parameters() if self.has_weights(function) else ())):
             tensor.grad = None
         return (counter.get_total_flops(), "torch") if counter.get_total_flops() else None
+
+
+def _counting(counter: flop_counter.FlopCounterMode) -> AbstractContextManager[Any]:
+    """Return a context in which a counter counts.
+
+    Its own imports the compiler, only to keep it from compiling the counter, which takes as long as to import PyTorch.
+    """
+    mode = getattr(flop_counter, "_FlopCounterMode", None)
+    if mode is None or "torch._dynamo" in sys.modules:
+        return counter
+
+    class Mode(mode):  # type: ignore[misc, valid-type]
+        __torch_dispatch__ = inspect.unwrap(mode.__torch_dispatch__)
+
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            return False
+
+    return Mode(counter)
 
 
 def _differentiable(value: Any) -> list[Tensor]:

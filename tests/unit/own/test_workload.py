@@ -1,5 +1,7 @@
 """Functions of a user's file as workloads: their modes, what they are held to, their work, and what fools a clock."""
 
+import subprocess
+import sys
 import textwrap
 import time
 from pathlib import Path
@@ -181,6 +183,29 @@ def test_flops_of_a_backward_pass_are_those_of_three_products(opened):
     matmul = "import torch\ndef inputs(n=8, m=4): return torch.randn(n, m), torch.randn(m, n)\n"
     counted = opened(matmul + "def f(x, y): return x @ y", "torch", "f", mode="forward_backward").counted
     assert counted.flops == 3 * 2 * 8 * 8 * 4
+
+
+COUNTS = """
+import sys
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+from benchmarker_problems.own.torch import _counting
+
+conv, linear, attention = torch.nn.Conv2d(4, 3, 3), torch.nn.Linear(16, 8), torch.nn.functional.scaled_dot_product_attention
+x, by_us, by_torch = torch.randn(2, 4, 8, 16, requires_grad=True), *(FlopCounterMode(display=False) for _ in range(2))
+def step():
+    (conv(x).sum() + linear(attention(x, x, x)).sum() + torch.einsum("bhij,bhkj->bhik", x, x).sum()).backward()
+with _counting(by_us):
+    step()
+assert "torch._dynamo" not in sys.modules
+with by_torch:
+    step()
+assert by_us.get_total_flops() == by_torch.get_total_flops() > 0
+"""
+
+
+def test_counting_imports_no_compiler_and_counts_as_pytorch_does():
+    subprocess.run([sys.executable, "-c", COUNTS], check=True)
 
 
 def test_a_file_that_changed_after_planning_is_refused(opened, tmp_path):
