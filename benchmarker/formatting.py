@@ -18,6 +18,13 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
+def error_line(error: BaseException, place: str = "") -> str:
+    """Return an error on one line: its type, its message, where it arose, and its notes."""
+    text = one_line(str(error))[:300]
+    notes = "; ".join(("", *getattr(error, "__notes__", ())))
+    return (f"{type(error).__name__}: {text}" if text else type(error).__name__) + place + one_line(notes)
+
+
 def shortened(text: str, most: int) -> str:
     """Return the text, shortened in the middle to this many characters."""
     return text if len(text) <= most else f"{text[: most // 2]}…{text[-(most // 2) + 1 :]}"

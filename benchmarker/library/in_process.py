@@ -13,7 +13,7 @@ from msgspec import UNSET
 
 from benchmarker.api.errors import UserError
 from benchmarker.api.problem import FUNCTION, IN_PROCESS
-from benchmarker.formatting import one_line
+from benchmarker.formatting import error_line
 from benchmarker.hooks import registry
 from benchmarker.library.measuring import description_of
 from benchmarker.planning import factors
@@ -132,7 +132,7 @@ def _measured(plan: Plan, kind: type[Problem], listener: Listener, title: str) -
         raise
     except Exception as error:
         where = cases[stages.of].params[FUNCTION]
-        raise UserError(f"{where}: {type(error).__name__}: {one_line(str(error))[:300]}") from error
+        raise UserError(f"{where}: {error_line(error)}") from error
     for builder in builders:
         if builder.failure and builder.failure.kind != "partner":
             raise UserError(f"{builder.case.params[FUNCTION]}: {builder.failure.message}")

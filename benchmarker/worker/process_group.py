@@ -27,7 +27,7 @@ from msgspec import Struct
 
 from benchmarker.api.framework import StepMarker
 from benchmarker.api.problem import Data, Divides, Workload
-from benchmarker.formatting import one_line
+from benchmarker.formatting import error_line
 from benchmarker.machine import counters
 from benchmarker.machine.counters import Snapshot
 from benchmarker.power.sampler_client import Gauge, SamplerClient
@@ -167,7 +167,7 @@ class RankRunner:
             self._local = [timing.Stepper(step, synchronize) for step in self.workload.local()]
             timing.at_once(self._local, 1)
         except Exception as error:  # noqa: BLE001 - what was timed before is no worse for it
-            return f"no step without communication: {type(error).__name__}: {one_line(str(error))[:300]}"
+            return f"no step without communication: {error_line(error)}"
         return ""
 
     def local_together(self, steps: int) -> list[int]:

@@ -18,7 +18,7 @@ from msgspec import UNSET, UnsetType
 from benchmarker.api.case import Case, Measuring
 from benchmarker.api.errors import UserError
 from benchmarker.api.problem import Problem, Workload
-from benchmarker.formatting import one_line
+from benchmarker.formatting import error_line, one_line
 from benchmarker.hooks import registry
 from benchmarker.machine import counters
 from benchmarker.power.sampler_client import Gauge, SamplerClient
@@ -354,7 +354,7 @@ def _device_time(group: Group, steps: int) -> RecordPart:
     try:
         times = timing.device_time(timer, group.runner.workload.step, steps)
     except Exception as error:  # noqa: BLE001 - what was timed before is no worse for it
-        return RecordPart(reasons={"device_time": f"{type(error).__name__}: {one_line(str(error))[:300]}"})
+        return RecordPart(reasons={"device_time": error_line(error)})
     if times is None:
         why = "a step waits for its results, or launches more than the device's queue holds"
         return RecordPart(reasons={"device_time": why})
@@ -363,12 +363,11 @@ def _device_time(group: Group, steps: int) -> RecordPart:
 
 def _one_line(error: BaseException, files: Collection[str]) -> str:
     """Return an error in one line, and where it arose if that is in one of the user's files."""
-    text = one_line(str(error))[:300]
     if isinstance(error, UserError):
-        return text
+        return one_line(str(error))[:300]
     places = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
     place = f" ({Path(places[-1].filename).name}:{places[-1].lineno})" if places else ""
-    return (f"{type(error).__name__}: {text}" if text else type(error).__name__) + place
+    return error_line(error, place)
 
 
 def local_phase(group: Group, timed_steps: int, measuring: Measuring, rng: random.Random) -> Local | str:

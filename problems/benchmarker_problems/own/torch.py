@@ -157,7 +157,7 @@ def _counting(counter: flop_counter.FlopCounterMode) -> AbstractContextManager[A
 
     Its own imports the compiler, only to keep it from compiling the counter, which takes as long as to import PyTorch.
     """
-    mode = getattr(flop_counter, "_FlopCounterMode", None)
+    mode: Any = getattr(flop_counter, "_FlopCounterMode", None)
     if mode is None or "torch._dynamo" in sys.modules:
         return counter
 

@@ -29,6 +29,8 @@ ROUNDOFFS = 32
 """Unit roundoffs that are allowed if what a function is held to cannot be computed in that precision."""
 STEPS = {"inference": 1, "forward_backward": 1, "training": 3}
 """Steps that a check compares, by mode."""
+FP64 = "the check computes {} in fp64; arrays that are no arguments keep their type: make them arguments"
+"""What to know if that fails."""
 
 _FORMULA: CountedBy = "formula"
 S = TypeVar("S")
@@ -102,8 +104,12 @@ class Measured(Generic[S]):
         """Return the results that so many sets of inputs should have, one after the other, computed in float64."""
         assert self.against is not None
         with self.calls.fp64():
-            step = self.calls.step(self.calls.made(self.against, "fp64"), compiled=False)
-            return [self.calls.outputs(step(self.calls.put(batch, "fp64"))) for batch in self.data.batches[:number]]
+            try:
+                step = self.calls.step(self.calls.made(self.against, "fp64"), compiled=False)
+                return [self.calls.outputs(step(self.calls.put(batch, "fp64"))) for batch in self.data.batches[:number]]
+            except Exception as error:
+                error.add_note(FP64.format(self.against))
+                raise
 
     def exact(self) -> Exact | str:
         """Return what the function is held to, or why there is nothing."""

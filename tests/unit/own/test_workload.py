@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarker import UserError, open_bench
+from benchmarker.formatting import error_line
 from benchmarker_plugins.frameworks.numpy import NumpyFramework
 from benchmarker_problems.own import protection
 
@@ -191,7 +192,8 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 from benchmarker_problems.own.torch import _counting
 
-conv, linear, attention = torch.nn.Conv2d(4, 3, 3), torch.nn.Linear(16, 8), torch.nn.functional.scaled_dot_product_attention
+conv, linear = torch.nn.Conv2d(4, 3, 3), torch.nn.Linear(16, 8)
+attention = torch.nn.functional.scaled_dot_product_attention
 x, by_us, by_torch = torch.randn(2, 4, 8, 16, requires_grad=True), *(FlopCounterMode(display=False) for _ in range(2))
 def step():
     (conv(x).sum() + linear(attention(x, x, x)).sum() + torch.einsum("bhij,bhkj->bhik", x, x).sum()).backward()
@@ -282,6 +284,16 @@ def test_too_few_pairs_show_nothing(monkeypatch):
 def test_what_inputs_and_helpers_may_not_return_is_refused(opened, content, message):
     with pytest.raises(UserError, match=message):
         opened(f"import numpy as np\n{content}", "numpy", "f")
+
+
+def test_an_array_beside_the_arguments_that_keeps_its_type_is_told(opened):
+    closure = "import torch\n_w = torch.ones(4, 4)\ndef inputs(n=4): return torch.randn(n, n)\n"
+    workload = opened(closure + "def one(x): return x @ _w\ndef other(x): return x @ _w", "torch", "other")
+    with pytest.raises(RuntimeError, match="dtype") as caught:
+        workload.exact()
+    assert error_line(caught.value).endswith(
+        "; the check computes one in fp64; arrays that are no arguments keep their type: make them arguments"
+    )
 
 
 @pytest.mark.parametrize("value", ["None", "'text'", "[x, {'a': object()}]"])
