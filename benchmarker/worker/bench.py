@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -82,14 +83,17 @@ class Bench:
         """Weights and inputs from the case's seed, of its problem at a size."""
         return drawn(problem, precision or self.case.precision, self.case.seed, batches)
 
+    def read(self, data: Data) -> Collection[str]:
+        """Return the names of the inputs that a step reads."""
+        return self.problem.inputs.get(self.case.mode, data.batches[0])
+
     def draw(self) -> tuple[Data, Inputs]:
         """Draw weights and inputs at full size; tells how many sets of inputs steps are to take in turns."""
         case, cache = self.case, self.case.measuring.cache or self.problem.cache
         data = self.data(self.problem, 1 if cache == "hot" else BATCHES)
         item_bytes = PRECISIONS[case.precision].parameter_bytes
         first = data.batches[0]
-        read = self.problem.inputs.get(case.mode, first)
-        whole_bytes = sum(_stored_bytes(first[name], item_bytes) for name in read)
+        whole_bytes = sum(_stored_bytes(first[name], item_bytes) for name in self.read(data))
         is_divided = case.devices > 1 and not case.independent and case.parallel != "tp"
         set_bytes = whole_bytes // (case.devices if is_divided else 1)
         inputs = Inputs(cache, len(data.batches), set_bytes)
@@ -173,11 +177,12 @@ def open_bench(
     )
 
 
-def with_sets(data: Data, sets: int) -> Data:
-    """Return the data with so many sets of inputs: those that were drawn, then copies of them at other places."""
+def with_sets(data: Data, sets: int, read: Collection[str]) -> Data:
+    """Return the data with so many sets of inputs: those that were drawn, then copies of what is `read` of them."""
     drawn = data.batches[:sets]
     copied = (drawn[number % len(drawn)] for number in range(len(drawn), sets))
-    return replace(data, batches=(*drawn, *({name: array.copy() for name, array in one.items()} for one in copied)))
+    copies = ({**one, **{name: one[name].copy() for name in read}} for one in copied)
+    return replace(data, batches=(*drawn, *copies))
 
 
 def _stored_bytes(array: np.ndarray, item_bytes: int) -> int:

@@ -99,7 +99,7 @@ class RankRunner:
     def build(self, sets: int) -> int:
         """Build the workload with so many sets of the inputs that are drawn; returns the FLOPs that it recomputes."""
         assert self._data is not None
-        data, self._data = with_sets(self._data, sets), None
+        data, self._data = with_sets(self._data, sets, self._bench.read(self._data)), None
         self._workload = self._bench.build(self._bench.problem, data)
         return self._workload.recomputed_flops
 

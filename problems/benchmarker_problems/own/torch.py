@@ -161,7 +161,7 @@ def _counting(counter: flop_counter.FlopCounterMode) -> AbstractContextManager[A
     if mode is None or "torch._dynamo" in sys.modules:
         return counter
 
-    class Mode(mode):  # type: ignore[misc, valid-type]
+    class Mode(mode):  # type: ignore[misc]
         __torch_dispatch__ = inspect.unwrap(mode.__torch_dispatch__)
 
         @classmethod

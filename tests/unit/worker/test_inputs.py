@@ -92,12 +92,14 @@ def test_bytes_are_those_on_the_device(machine):
 def test_further_sets_are_copies_elsewhere_in_memory_and_the_first_are_what_they_were():
     bench = product()
     first = drawn(bench.problem, "fp32", 0, BATCHES).batches
-    data = with_sets(bench.draw()[0], 10)
+    made = bench.draw()[0]
+    data = with_sets(made, 10, bench.read(made))
     assert len({batch["a"].ctypes.data for batch in data.batches}) == 10
     for number, batch in enumerate(data.batches):
         for name, array in batch.items():
             np.testing.assert_array_equal(array, first[number % BATCHES][name])
-    assert len(with_sets(bench.draw()[0], 2).batches) == 2
+    assert len({batch["dc"].ctypes.data for batch in data.batches}) == BATCHES  # inference reads no gradient
+    assert len(with_sets(made, 2, bench.read(made)).batches) == 2
 
 
 def test_all_ranks_have_as_many_sets_as_that_with_the_fewest(monkeypatch):
