@@ -48,6 +48,7 @@ def test_one_function_is_named_after_a_colon_and_what_is_unknown_is_refused(cli,
     assert "--function=other: not one of by_numpy, by_python" in cli("run", "sorts.py:other").stderr
     assert "No such option '--m'" in cli("run", "sorts.py", "--m=3").stderr
     assert "absent.py: no such file" in cli("run", "absent.py").stderr
+    assert cli("ab", "absent.py", "absent.py").stderr.endswith("error: absent.py: no such file\n")
 
 
 def test_a_wrong_function_fails_with_its_place_and_the_others_are_measured(cli, sorts):

@@ -129,7 +129,7 @@ def command(
 def _settings(side: str, common: Sequence[str], own: str) -> dict[str, Any]:
     """Return the settings of one side, from the common options and its own.
 
-    Raises `UserError`, naming the side, if the options are invalid.
+    Raises `UserError`, naming the side once, if the options are invalid.
     """
     try:
         try:
@@ -146,4 +146,4 @@ def _settings(side: str, common: Sequence[str], own: str) -> dict[str, Any]:
     except click.ClickException as error:
         raise UserError(f"{side}: {error.format_message()}") from error
     except UserError as error:
-        raise UserError(f"{side}: {error}") from error
+        raise UserError(f"{side}: {str(error).removeprefix(f'{side}: ')}") from error
