@@ -4,6 +4,7 @@ from .api.case import Measuring as Measuring
 from .api.case import Mode as Mode
 from .api.case import Parallel as Parallel
 from .api.case import Profiling as Profiling
+from .api.errors import TrialError as TrialError
 from .api.errors import UserError as UserError
 from .api.framework import Device as Device
 from .api.framework import DeviceTimer as DeviceTimer
@@ -22,6 +23,7 @@ from .api.meter import Quantity as Quantity
 from .api.meter import Reading as Reading
 from .api.meter import Reason as Reason
 from .api.meter import Unavailable as Unavailable
+from .api.metric import Figure as Figure
 from .api.metric import Metric as Metric
 from .api.metric import Plot as Plot
 from .api.precision import FLOATS as FLOATS
@@ -31,6 +33,7 @@ from .api.precision import STORED_FLOATS as STORED_FLOATS
 from .api.precision import Precision as Precision
 from .api.problem import FUNCTION as FUNCTION
 from .api.problem import IN_PROCESS as IN_PROCESS
+from .api.problem import PROGRAM as PROGRAM
 from .api.problem import Arrays as Arrays
 from .api.problem import Collective as Collective
 from .api.problem import Cost as Cost
@@ -40,6 +43,7 @@ from .api.problem import Data as Data
 from .api.problem import Divides as Divides
 from .api.problem import Engine as Engine
 from .api.problem import Exact as Exact
+from .api.problem import Execution as Execution
 from .api.problem import Generates as Generates
 from .api.problem import HasParameters as HasParameters
 from .api.problem import IsExchange as IsExchange
@@ -50,6 +54,7 @@ from .api.problem import Support as Support
 from .api.problem import Token as Token
 from .api.problem import Work as Work
 from .api.problem import Workload as Workload
+from .api.problem import is_program as is_program
 from .hooks.specs import hookimpl as hookimpl
 from .library.frames import load as load
 from .library.frames import load_blocks as load_blocks

@@ -1,4 +1,8 @@
-"""Exceptions: errors that the user can fix, and the request to end."""
+"""Exceptions: errors that the user can fix, a failed trial, and the request to end."""
+
+from __future__ import annotations
+
+from typing import Literal
 
 
 class UserError(Exception):
@@ -11,6 +15,23 @@ class UserError(Exception):
     def _render_traceback_(self) -> list[str]:
         """Return what IPython shows of an uncaught one, by its protocol: the text alone."""
         return [f"{type(self).__name__}: {self}"]
+
+
+class TrialError(UserError):
+    """What a trial measures has failed, of which the `kind` is that of the record; `exit` is the status of a process.
+
+    A negative status is the signal that ended it.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        kind: Literal["exception", "killed", "out_of_memory", "check"] = "exception",
+        exit: int | None = None,  # noqa: A002 - the name in the record
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.exit = exit
 
 
 class TerminatedError(KeyboardInterrupt):

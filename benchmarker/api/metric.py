@@ -18,6 +18,15 @@ class Plot(Struct, frozen=True):
     only_predicted: bool = False
 
 
+class Figure(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a program told of itself, or the operating system of the program."""
+
+    name: str  #: name of the figure, and of the metric that it is
+    unit: str  #: unit without prefix
+    better: Literal["higher", "lower"]  #: which of two values is better
+    values: list[float]  #: a value for each timed execution, or all that it told; the metric is the median
+
+
 class Metric(Struct, frozen=True):
     """A figure derived from a record: a value in a unit without prefix (`s`, `B`, `1/s`, ...), or None and the reason.
 

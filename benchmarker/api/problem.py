@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from benchmarker.api.case import Cache, Mode, Parallel
 from benchmarker.api.errors import UserError
+from benchmarker.api.metric import Figure
 from benchmarker.api.precision import PRECISIONS, Precision
 
 if TYPE_CHECKING:
@@ -138,6 +139,17 @@ class Source:
 
 IN_PROCESS = "in-process"
 """Name of the problem whose functions are given as values, in the process that has them."""
+PROGRAM = "program:"
+"""What the name of a problem begins with that is a command line, such as `program:./stream {n}`."""
+ONCE: Mapping[str, int] = {"warmup_steps": 0, "blocks": 1}
+"""How a program is measured unless something else is asked for: it is executed once in a trial."""
+
+
+def is_program(problem: str) -> bool:
+    """Whether the problem of this name is a command line."""
+    return problem.startswith(PROGRAM)
+
+
 FUNCTION = "function"
 """The option of such a problem that names what of the file is measured."""
 
@@ -168,6 +180,36 @@ class Exact:
     elements: Mapping[str, float] = field(default_factory=dict)
 
 
+class Execution(ABC):
+    """What a program does instead of steps: a block is one execution, in a process of its own.
+
+    A trial executes it as often as it has blocks and steps of warm-up, and for nothing else.
+    """
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Do what comes before all that is timed; called once."""
+
+    @abstractmethod
+    def block(self, steps: int) -> int:
+        """Execute the program once; returns its duration in ns. Raises `TrialError` if it fails."""
+
+    def sync_s(self) -> float:
+        """Return 0: a block ends with the process."""
+        return 0.0
+
+    @abstractmethod
+    def figures(self) -> Sequence[Figure]:
+        """Return what is known of the timed executions, the last ones; raises `TrialError` if one was not as it should.
+
+        Called once, after all of them.
+        """
+
+    @abstractmethod
+    def peak_rss_bytes(self) -> int | str:
+        """Return the largest resident set of a process of the timed executions, or why it is not known."""
+
+
 @dataclass(frozen=True, slots=True)
 class Workload:
     """A case that is ready to run: weights and inputs are on the device.
@@ -183,7 +225,8 @@ class Workload:
 
     A workload of code that only its framework can run has `exact`, which returns what its outputs are held to instead
     of `Problem.reference`, or why nothing tells whether they are right; and `counted`, instead of `Problem.cost`.
-    `suspicions`, called after timing, returns what makes its time doubtful.
+    `suspicions`, called after timing, returns what makes its time doubtful. That of a program has an `execution`, and
+    its `step` is never called.
 
     Where several devices divide a training step, all ranks call the last two for the check, and both return a mapping
     for each device of this process. `weights` returns the weights that a device has whole, as they are now. `gradients`
@@ -203,6 +246,7 @@ class Workload:
     exact: Callable[[], Exact | str] | None = None
     counted: Counted | None = None
     suspicions: Callable[[], Sequence[str]] = list
+    execution: Execution | None = None
 
 
 @dataclass(frozen=True, slots=True)

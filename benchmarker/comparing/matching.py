@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from benchmarker.api.errors import UserError
 from benchmarker.hooks.cases import Cases, Configuration, environment_of
-from benchmarker.hooks.names import Names, common_words, names, on_side, title
+from benchmarker.hooks.names import Names, common_words, names, of_programs, on_side, title
 from benchmarker.records.factors import DEFAULTS, Factors, Value, factors_of, label, text, varying, work
 from benchmarker.records.sides import SIDE, Side, refuse_twice
 
@@ -310,7 +311,8 @@ def _names(cases: Sequence[Sequence[Factors]]) -> Names:
     """Name cases, each given by the factors of all configurations that are compared in it, by what these share."""
     apart = {name for case in cases for name in varying(case)}
     common = [{name: value for name, value in case[0].items() if name not in apart} for case in cases]
-    return names(common, titles=[common_words(map(title, case)) for case in cases])
+    titles = [common_words(map(title, case)) for case in cases]
+    return names(common, titles=titles, programs=of_programs(chain.from_iterable(cases)))
 
 
 def _key(these: Factors, axes: Sequence[str]) -> tuple[Value, ...]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import fields
 
 from benchmarker.api.case import EXECUTIONS, Case, Measuring
-from benchmarker.api.problem import FUNCTION
+from benchmarker.api.problem import FUNCTION, ONCE, is_program
 from benchmarker.hooks import parameters, registry
 from benchmarker.records.factors import DEFAULTS, SOURCE, Factors, Value, label, text, varying
 from benchmarker.records.sides import SIDE
@@ -55,13 +55,25 @@ class Names:
     whole: tuple[str, ...]
 
 
-def names(cases: Sequence[Factors], apart: Collection[str] = (), titles: Sequence[str] = ()) -> Names:
+def of_programs(cases: Iterable[Factors]) -> bool:
+    """Whether all cases are programs, which have a precision of their own and are executed in one way."""
+    return all(is_program(str(case.get("problem", ""))) for case in cases)
+
+
+def names(
+    cases: Sequence[Factors],
+    apart: Collection[str] = (),
+    titles: Sequence[str] = (),
+    programs: bool | None = None,
+) -> Names:
     """Name the cases of a table: different cases have different names, equal cases have the same name.
 
     A case is given by its factors. `apart` are factors that stand elsewhere, such as in a column; cases that differ
-    only in them may share a name. `titles` stand for those of the cases.
+    only in them may share a name. `titles` stand for those of the cases; `programs` says whether all are `of_programs`
+    if their problem stands elsewhere.
     """
     differ = varying(cases)
+    programs = of_programs(cases) if programs is None else programs
     same = {name: value for name, value in cases[0].items() if name not in differ and name not in apart}
     bare = [] if titles or all(map(_own_title, cases)) else [name for name in same if name in _params(cases[0])]
     full = titles or [title(case) for case in cases]
@@ -79,14 +91,14 @@ def names(cases: Sequence[Factors], apart: Collection[str] = (), titles: Sequenc
     ]
     whole = tuple(f"{own} {more}".strip() for own, more in zip(full, words, strict=True))
     if len(set(titles)) == 1:
-        return Names(tuple(words), _shared(same, f"{titles[0]} {label(same, bare)}".strip()), whole)
+        return Names(tuple(words), _shared(same, f"{titles[0]} {label(same, bare)}".strip(), programs), whole)
     each = tuple(f"{own} {more}".strip() for own, more in zip(titles, words, strict=True))
-    return Names(each, _shared(same, label(same, bare)), whole)
+    return Names(each, _shared(same, label(same, bare), programs), whole)
 
 
 def name(case: Factors) -> str:
     """Return the name of a case that stands alone: `GEMM 16×4096×4096 bf16 in jax on cuda`."""
-    return on_side(case, _shared(case, title(case)))
+    return on_side(case, _shared(case, title(case), of_programs([case])))
 
 
 def on_side(case: Factors, name: str) -> str:
@@ -147,18 +159,21 @@ def _values(case: Factors, names: Collection[str]) -> tuple[Value, ...]:
     return tuple(case.get(name) for name in names)
 
 
-def _shared(same: Factors, head: str) -> str:
+def _shared(same: Factors, head: str, programs: bool) -> str:
     """Describe what cases share: what stands at the head, precision, framework, device, then what is not as usual.
 
     Of several frameworks, how they run a step is told in any case.
     """
     places = {"precision": "", "framework": "in ", "device": "on "}
+    usual = _USUAL
+    if programs:
+        places, usual = {"device": "on "}, {**_USUAL, **ONCE, "execution": same.get("execution")}
     words = [head, *(f"{how}{text(same[name])}" for name, how in places.items() if name in same)]
     compared = {"execution"} if "framework" not in same else set()
     more = [
         word(name, value)
         for name, value in same.items()
-        if name in compared or (name in _USUAL and value != _USUAL[name])
+        if name in compared or (name in usual and value != usual[name])
     ]
     return ", ".join(filter(None, [" ".join(filter(None, words)), *more]))
 

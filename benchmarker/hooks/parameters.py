@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 P = TypeVar("P", bound=Problem)
+LINES = "lines"
+"""Key in the `extra` of a parameter's `Meta` that says that its value is lines of text, each from an option."""
 
 _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
 _WHOLE = re.compile(r"(\d{1,18})([KMG]?)", re.ASCII)
@@ -37,7 +39,10 @@ _DOUBLED = re.compile(rf"{_WHOLE.pattern}\.\.{_WHOLE.pattern}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One parameter as shown to a user; `choices` is empty if any value of the type within `range` is valid."""
+    """One parameter as shown to a user; `choices` is empty if any value of the type within `range` is valid.
+
+    The value of one with `lines` is whole lines of text, so that a comma in it does not begin another value.
+    """
 
     name: str
     type: str
@@ -46,6 +51,7 @@ class Field:
     accelerator_default: Any
     choices: tuple[str, ...] = ()
     range: str = ""
+    lines: bool = False
 
     @property
     def option(self) -> str:
@@ -178,6 +184,7 @@ def fields(problem: type[Problem]) -> list[Field]:
                 accelerator_default=problem.accelerator.get(field.name, field.default),
                 choices=_in_order(values, hints[field.name]),
                 range=limits,
+                lines=isinstance(field.type, inspect.Metadata) and LINES in (field.type.extra or {}),
             )
         )
     return found
@@ -189,12 +196,16 @@ def _in_order(values: tuple[str, ...], annotation: Any) -> tuple[str, ...]:
 
 
 def _bare(kind: inspect.Type) -> inspect.Type:
-    """Return a type without its annotations, and without None, which stands for a default that others decide."""
+    """Return a type without its annotations, and without None, which stands for a default that others decide.
+
+    Of numbers or text, it is text: whatever is written is a value.
+    """
     while isinstance(kind, inspect.Metadata | inspect.UnionType):
         if isinstance(kind, inspect.Metadata):
             kind = kind.type
         else:
-            kind = next(part for part in kind.types if not isinstance(part, inspect.NoneType))
+            parts = [part for part in kind.types if not isinstance(part, inspect.NoneType)]
+            kind = next((part for part in parts if isinstance(part, inspect.StrType)), parts[0])
     return kind
 
 
@@ -252,6 +263,12 @@ def convert(kind: type[P], given: Mapping[str, Any], spelt: Callable[[str], str]
         raise UserError(
             f"{assigned(spelt(name), given[name])}: {refusal(message, get_type_hints(kind)[name])}"
         ) from error
+
+
+def listed(problem: type[Problem], given: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Return the values of each given parameter, of which those with text in `lines` have one."""
+    whole = {field.name for field in fields(problem) if field.lines}
+    return {name: [value] if name in whole else values_of(option(name), value) for name, value in given.items()}
 
 
 def values_of(option: str, value: Any) -> list[Any]:

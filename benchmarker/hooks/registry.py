@@ -23,7 +23,7 @@ from urllib.parse import unquote, urlsplit
 import pluggy
 
 from benchmarker.api.errors import UserError
-from benchmarker.api.problem import IN_PROCESS
+from benchmarker.api.problem import IN_PROCESS, is_program
 from benchmarker.formatting import one_line
 from benchmarker.hooks import specs
 from benchmarker.version import DISTRIBUTION
@@ -115,7 +115,7 @@ def known(address: str) -> Plugin | None:
 
 def source_file(problem: str) -> Path | None:
     """Return the file that a problem is, such as `softmax.py` or the module `mypackage.layers`; None for a plugin."""
-    if f"problem.{problem}" in scan(tuple(sys.path)):
+    if is_program(problem) or f"problem.{problem}" in scan(tuple(sys.path)):
         return None
     path = Path(problem)
     if not path.suffix or f"source.{path.suffix[1:]}" not in scan(tuple(sys.path)):
@@ -128,10 +128,11 @@ def source_file(problem: str) -> Path | None:
 
 
 def _of_source(address: str) -> Plugin | None:
-    """Return the plugin that makes a problem, or its workload, of a file that is named as a problem."""
+    """Return the plugin that makes a problem, or its workload, of a file or a program that is named as a problem."""
     kind, _, name = address.partition(".")
     problem, _, framework = name.rpartition(".") if kind == "workload" else (name, "", "")
-    file = Path("functions.py") if problem == IN_PROCESS else source_file(problem)
+    usual = Path("functions.py") if problem == IN_PROCESS else Path("any.program") if is_program(problem) else None
+    file = usual or source_file(problem)
     plugin = scan(tuple(sys.path)).get(f"source{file.suffix}") if file and kind in ("problem", "workload") else None
     return plugin and replace(plugin, address=address, module=".".join(filter(None, [plugin.module, framework])))
 
@@ -193,8 +194,8 @@ def find(address: str) -> Plugin:
 
 
 def implementing(name: str) -> list[str]:
-    """Return the frameworks that have an implementation of a problem; of a file, those that it is for."""
-    if source_file(name):
+    """Return the frameworks that have an implementation of a problem; of what a user wrote, those that it is for."""
+    if is_program(name) or source_file(name):
         return list(problem(name).frameworks or ())
     names = (plugin.name.rpartition(".") for plugin in registered("workload").values())
     return [framework for of, _, framework in names if of == name]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from benchmarker.api.errors import UserError
-from benchmarker.api.problem import FUNCTION
+from benchmarker.api.problem import FUNCTION, is_program
 from benchmarker.comparing import matching, profiled_parts
 from benchmarker.comparing.judge import Referee, classical
 from benchmarker.comparing.judge import compare as compare_matches
@@ -120,16 +120,21 @@ def known_metric(rules: Rules, known: Iterable[str]) -> None:
 def pairs_of(a: tuple[str, Mapping[str, Any]], b: tuple[str, Mapping[str, Any]]) -> tuple[list[Case], list[str]]:
     """Return the cases of both sides in turns, A's first, and what is not compared.
 
-    A side is its name and its settings, which are one case. Of files of a user, of which no function is named, those
-    that both have are compared. Raises `UserError`, naming the side, if a setting is invalid or a list, and if there is
-    no such function.
+    A side is its name and its settings, which are one case, or of a program one for each of their values. Of files of a
+    user, of which no function is named, those that both have are compared. Raises `UserError`, naming the side, if a
+    setting is invalid or a list, and if there is no such function.
     """
     tables = []
     for side, settings in (a, b):
         with _naming(side):
             tables.append(build.expanded(description_of(settings, trials=1)))
     named = any(FUNCTION in settings or FUNCTION not in of[0] for (_, settings), of in zip((a, b), tables, strict=True))
-    by_function = [{"" if named else table[FUNCTION]: table for table in of} for of in tables]
+    several = [name for name, value in a[1].items() if isinstance(value, list) and is_program(str(a[1]["problem"]))]
+
+    def key(settings: Mapping[str, Any]) -> str:
+        return " ".join(str(settings[name]) for name in (several if named else [FUNCTION]))
+
+    by_function = [{key(table): table for table in of} for of in tables]
     common = [name for name in by_function[0] if name in by_function[1]]
     one, other = (of[0]["problem"] for of in tables)
     if not common:
@@ -143,7 +148,7 @@ def pairs_of(a: tuple[str, Mapping[str, Any]], b: tuple[str, Mapping[str, Any]])
             if len(functions) < len(of):
                 raise UserError(f"{len(of)} cases; a side is one: give each setting one value")
             made, left_out = build.make_cases([functions[name] for name in common])
-        cases.append({"" if named else str(case.params[FUNCTION]): case for case in made})
+        cases.append({key(case.params): case for case in made})
         not_compared += left_out
     one_by_one = [(cases[0][name], cases[1][name]) for name in common if all(name in of for of in cases)]
     return [case for pair in one_by_one for case in pair], not_compared

@@ -15,7 +15,7 @@ import msgspec
 
 from benchmarker.api.case import Case, CaseRequest, Measuring, Scaling
 from benchmarker.api.errors import UserError
-from benchmarker.api.problem import FUNCTION, NO_WEAK_SCALING, Divides
+from benchmarker.api.problem import FUNCTION, NO_WEAK_SCALING, ONCE, Divides, is_program
 from benchmarker.files.toml import assigned
 from benchmarker.hooks import parameters, registry
 from benchmarker.machine import gpus
@@ -141,8 +141,8 @@ def _named(description: Description) -> tuple[list[str | None], list[dict[str, A
 
 
 def expanded(description: Description) -> list[dict[str, Any]]:
-    """The settings of everything to measure, of a user's file each function, in each framework that the file is for."""
-    return [each for table in factors.expand(description) for each in _of_file(table)]
+    """The settings of everything to measure, of a user's file each function, in each framework that it is for."""
+    return [each for table in factors.expand(description) for each in _of_user(table)]
 
 
 def functions_of(problem: str) -> tuple[str, ...]:
@@ -152,9 +152,11 @@ def functions_of(problem: str) -> tuple[str, ...]:
     return next(field.choices for field in parameters.fields(registry.problem(problem)) if field.name == FUNCTION)
 
 
-def _of_file(table: dict[str, Any]) -> list[dict[str, Any]]:
-    """A table for each framework and function of the user's file that a table names, unless it names them itself."""
+def _of_user(table: dict[str, Any]) -> list[dict[str, Any]]:
+    """A table for each framework and function of what a user wrote that a table names, unless it names them itself."""
     problem = table.get("problem")
+    if isinstance(problem, str) and is_program(problem):
+        return [{"framework": name, **table} for name in registry.implementing(problem)]
     functions = functions_of(problem) if isinstance(problem, str) else ()
     if not functions:
         return [table]
@@ -272,7 +274,8 @@ def _want(table: Settings, find: Callable[[str], Any], problem: Callable[[str], 
         if isinstance(value, float) and not math.isfinite(value):
             raise UserError(f"{name}={value}: not a finite number")
     params = {name: values[name] for name in of_problem}
-    measuring = Measuring(**{name: given.pop(name) for name in Measuring.__struct_fields__ if name in given})
+    usual = {**ONCE} if is_program(given["problem"]) else {}
+    measuring = Measuring(**usual | {name: given.pop(name) for name in Measuring.__struct_fields__ if name in given})
     return _Wanted(table, framework, CaseRequest(**given, params=params, measuring=measuring), all_devices, scaling)
 
 

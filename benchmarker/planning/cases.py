@@ -11,7 +11,7 @@ from benchmarker.api.case import EXECUTIONS, Case, CaseRequest, Mode, Parallel
 from benchmarker.api.errors import UserError
 from benchmarker.api.framework import Device, FrameworkInfo
 from benchmarker.api.precision import PRECISIONS
-from benchmarker.api.problem import Support, divided
+from benchmarker.api.problem import Support, divided, is_program
 from benchmarker.formatting import value_text
 from benchmarker.hooks import launchers, parameters
 from benchmarker.machine import gpus
@@ -41,6 +41,8 @@ def duet_trouble(cases: Sequence[Case]) -> str | None:
         first, second = (getattr(case, name) for case in cases)
         if first != second:
             return f"a duet shares one process, but the cases differ in {name} ({first}, {second})"
+    if any(is_program(case.problem) for case in cases):
+        return "a duet shares one process, but each execution of a program is a process"
     if cases[0].measuring.median_precision is not None:
         return "--median-precision cannot be used with a duet"
     if any(case.devices > 1 for case in cases):
@@ -167,6 +169,8 @@ def _refuse_devices(asked: CaseRequest, framework: str, ability: Ability, device
             )
         return
     option = f"--devices={asked.devices}"
+    if is_program(asked.problem):
+        raise UserError(f"a program is executed as it is, and uses what it finds; omit {option}")
     if asked.independent and device.platform not in ("cpu", *gpus.SHOWN_BY):
         raise UserError(f"--independent cannot assign one {device.platform} device to each process; omit it")
     if asked.independent and asked.measuring.profiling != "no":

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from benchmarker.api.problem import is_program
 from benchmarker.formatting import si
 from benchmarker.records.record import sets_of_rotation
 from benchmarker.stats.median_interval import MIN_BLOCKS_FOR_INTERVAL, median_half_width
@@ -216,10 +217,17 @@ def _result(record: Record) -> Iterator[str]:
         if check and not check.ok:
             yield "it succeeded, but its check did not"
         for name in ("device", "check", "inputs", "build_s", "compile_s", "preheat", "cost"):
-            if getattr(record, name) is None and not (name == "check" and record.case.source):
+            if getattr(record, name) is None and name not in _may_lack(record):
                 yield f"it succeeded, but has no {name}"
     elif record.error and record.error.kind == "skipped" and (record.blocks or record.harness.stages_s):
         yield "it was not started, but something was measured"
+
+
+def _may_lack(record: Record) -> tuple[str, ...]:
+    """Return what a successful trial may not have: of what a user wrote the check, of a program the first step."""
+    if is_program(record.case.problem):
+        return ("check", "compile_s")
+    return ("check",) if record.case.source else ()
 
 
 def _design(record: Record) -> Iterator[str]:

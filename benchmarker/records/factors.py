@@ -13,7 +13,7 @@ import msgspec
 
 from benchmarker.api.case import CaseRequest, Measuring, option_name
 from benchmarker.api.errors import UserError
-from benchmarker.api.problem import FUNCTION
+from benchmarker.api.problem import FUNCTION, PROGRAM, is_program
 from benchmarker.files.toml import take
 from benchmarker.formatting import value_text
 
@@ -73,8 +73,14 @@ def changes(before: Factors, after: Factors, names: Iterable[str]) -> list[str]:
 
 
 def label(these: Factors, names: Sequence[str]) -> str:
-    """Format the named factors as text: `framework=jax m=256`; a function of a user's file is `softmax.py:fused`."""
+    """Format the named factors as text: `framework=jax m=256`; a function of a user's file is `softmax.py:fused`.
+
+    A command line is as the user wrote it, and says which program it is.
+    """
     words = {name: f"{name}={text(these.get(name))}" for name in names if name in these}
+    if is_program(str(these.get("problem", ""))) and "problem" in words:
+        words["problem"] = str(these["problem"]).removeprefix(PROGRAM)
+        words.pop(SOURCE, None)
     if FUNCTION in words and SOURCE in these and "problem" in these:
         words[FUNCTION] = f"{these['problem']}:{these[FUNCTION]}"
         words = {name: word for name, word in words.items() if name not in ("problem", SOURCE)}

@@ -12,6 +12,7 @@ from msgspec import Meta, Struct
 from benchmarker.api.case import Cache, Case
 from benchmarker.api.fields import NULL_IS_AN_ANSWER, Count, Positive, declared_reasons, null_because
 from benchmarker.api.launcher import Allocation
+from benchmarker.api.metric import Figure
 from benchmarker.api.problem import CountedBy
 from benchmarker.records.energy import Conditions, Energy, MeterReport
 from benchmarker.records.machine import DeviceInfo, Machine, Software, SourceFile
@@ -42,7 +43,7 @@ class Failure(Struct, frozen=True, forbid_unknown_fields=True):
     kind: FailureKind
     message: str  #: one line
     stage: str  #: stage of the failure, as in `harness.stages_s`; `start` before the first stage
-    #: exit status of the process; a negative value is the signal that ended it
+    #: exit status of the process, or of the program that it measures; a negative value is the signal that ended it
     exit: Annotated[int | None, NULL_IS_AN_ANSWER] = None
     #: in a process group, the rank that failed; null if that is not known, or if the result is wrong
     rank: Annotated[Count | None, NULL_IS_AN_ANSWER] = None
@@ -302,6 +303,7 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     #: times of single tokens, each waited for; null if the steps generate no text, see docs/problems.md
     token_times: Annotated[TokenTimes | None, null_because("its steps generate no text")]
     cost: Annotated[CostPart | None, NOT_REACHED]  #: work of one step
+    figures: list[Figure] = []  #: what a program and the operating system tell of it, see docs/programs.md
     suspicions: list[str] = []  #: what makes the time doubtful, see docs/own-code.md
     #: peak memory from the start of the process, read after timing; in a process group, the sum over its ranks
     memory: Annotated[Memory | None, SHARED]

@@ -76,7 +76,7 @@ def check_modes(
 
 
 def _finding(case: Case, mode: Mode, check: Check | str | None, trouble: str) -> Finding:
-    function = str(case.params[FUNCTION]) if case.source else ""
+    function = str(case.params.get(FUNCTION, "")) if case.source else ""
     if isinstance(check, Check):
         return Finding(case.framework, mode, check, check.ok, function=function)
     return Finding(case.framework, mode, None, None if check else False, check or trouble, function)

@@ -166,7 +166,7 @@ class RecordBuilder:
                 self.process.designs[self.number], partner_first=sent.get("partner_first", [])
             ),
             "status": "failed" if self.failure else "ok",
-            "error": msgspec.structs.replace(self.failure, exit=status) if self.failure else None,
+            "error": self._error(status),
             "machine": self.machines[0] if self.machines else self.machine,
             "machines": self.machines,
             "allocation": self.process.allocation,
@@ -185,6 +185,7 @@ class RecordBuilder:
             fields[name] = sent.get(name)
         fields |= {
             "ranks": sent.get("ranks", []),
+            "figures": sent.get("figures", []),
             "suspicions": [*sent.get("suspicions", []), *self._suspicions(wall_s)],
             "trace": None,
             "scopes": [],
@@ -197,6 +198,11 @@ class RecordBuilder:
         fields = msgspec.to_builtins(fields)
         fields["reasons"] = {path: self._reason(path) for path in nulls(fields)}
         return msgspec.json.decode(as_json(fields), type=Record)
+
+    def _error(self, status: int | None) -> Failure | None:
+        """Return why the trial failed, with the exit status of its worker if there is none of a program."""
+        failure = self.failure
+        return msgspec.structs.replace(failure, exit=status) if failure and failure.exit is None else failure
 
     def _suspicions(self, wall_s: float) -> list[str]:
         """Return that blocks take longer than the process, by the clock of this one, had for them besides its stages.

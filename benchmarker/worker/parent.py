@@ -126,6 +126,6 @@ class Stages:
         """Send the address of this process, rank 0, for the others."""
         self.events.send(protocol.Listening(Address(host, port, token)))
 
-    def fail(self, kind: FailureKind, message: str, lost_peer: bool = False) -> None:
-        """Report a failure, which may be that another rank was lost."""
-        self.send(protocol.Failed(Failure(kind, message, self.current), lost_peer))
+    def fail(self, kind: FailureKind, message: str, lost_peer: bool = False, status: int | None = None) -> None:
+        """Report a failure, which may be that another rank was lost; `status` is the exit status of a program."""
+        self.send(protocol.Failed(Failure(kind, message, self.current, exit=status), lost_peer))

@@ -62,7 +62,7 @@ class RankRunner:
         self._stack = ExitStack()
         self._mark: StepMarker = nullcontext
         self._devices = bench.case.devices_of(rank)
-        self._local: list[timing.Stepper] = []
+        self._local: list[timing.Steps] = []
 
     @property
     def workload(self) -> Workload:
@@ -71,9 +71,9 @@ class RankRunner:
         return self._workload
 
     @property
-    def stepper(self) -> timing.Stepper:
-        """The step of the workload."""
-        return timing.Stepper(self.workload.step, self._bench.framework.synchronize)
+    def stepper(self) -> timing.Steps:
+        """The step of the workload, or the execution of a program."""
+        return self.workload.execution or timing.Stepper(self.workload.step, self._bench.framework.synchronize)
 
     def compare(self) -> Compared | str:
         """Compare the outputs at the small size with the reference, or return why there is none."""
@@ -101,6 +101,8 @@ class RankRunner:
         assert self._data is not None
         data, self._data = with_sets(self._data, sets, self._bench.read(self._data)), None
         self._workload = self._bench.build(self._bench.problem, data)
+        if self._workload.execution:
+            self._workload.execution.prepare()
         return self._workload.recomputed_flops
 
     def block(self, steps: int) -> int:
@@ -148,9 +150,11 @@ class RankRunner:
         return counters.snapshot()
 
     def memory(self) -> Memory:
-        """Return the peak memory so far."""
+        """Return the peak memory so far; of a program, that of its processes."""
+        own = self.workload.execution.peak_rss_bytes() if self.workload.execution else _peak_rss_bytes()
         return Memory(
-            device_peak_bytes=self._bench.framework.peak_memory_bytes(), host_peak_rss_bytes=_peak_rss_bytes()
+            device_peak_bytes=self._bench.framework.peak_memory_bytes(),
+            host_peak_rss_bytes=own if isinstance(own, int) else None,
         )
 
     def open_local(self) -> str:

@@ -14,6 +14,7 @@ from msgspec import UNSET, Struct, UnsetType
 from benchmarker.api.case import Case, Mode
 from benchmarker.api.fields import Count
 from benchmarker.api.framework import FrameworkInfo
+from benchmarker.api.metric import Figure
 from benchmarker.api.problem import Support
 from benchmarker.files.atomic import as_json
 from benchmarker.formatting import clean
@@ -136,6 +137,7 @@ class RecordPart(_Event, frozen=True, kw_only=True):
     memory: Memory | UnsetType = UNSET
     interference: Interference | UnsetType = UNSET
     partner_first: list[bool] | UnsetType = UNSET
+    figures: list[Figure] | UnsetType = UNSET
     suspicions: list[str] | UnsetType = UNSET
 
     def sent(self) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from benchmarker.api.case import Case, Measuring
-from benchmarker.api.errors import UserError
+from benchmarker.api.errors import TrialError, UserError
 from benchmarker.api.problem import Problem, Workload
 from benchmarker.formatting import error_line, one_line
 from benchmarker.hooks import registry
@@ -110,9 +110,12 @@ def failures_sent(groups: Sequence[Group], stages: Stages) -> Iterator[None]:
         frameworks = [group.bench.framework for group in groups]
         out_of_memory = any(framework.is_out_of_memory(error) for framework in frameworks)
         kind: FailureKind = "out_of_memory" if out_of_memory or isinstance(error, MemoryError) else "exception"
+        status = None
+        if isinstance(error, TrialError):
+            kind, status = error.kind, error.exit
         lost_peer = isinstance(error, LostPeerError) or any(framework.is_lost_peer(error) for framework in frameworks)
         files = {str(registry.source_file(group.bench.case.problem)) for group in groups}
-        stages.fail(kind, _one_line(error, files), lost_peer=lost_peer)
+        stages.fail(kind, _one_line(error, files), lost_peer=lost_peer, status=status)
 
 
 def open_case(task: Task, case: Case, stages: Stages, parent: Parent, profile_into: Path | None = None) -> Group:
@@ -153,9 +156,12 @@ def _measure(groups: list[Group], stages: Stages, rng: random.Random) -> bool:
         for group in in_random_order():
             _build_one(group, stages)
     steppers = [group.stepper for group in groups]
-    with stages("compile"):
-        for _ in in_random_order():
-            stages.send(RecordPart(compile_s=steppers[stages.of].block(1) / 1e9))
+    if groups[0].runner.workload.execution:
+        stages.send(RecordPart(reasons={"compile_s": "the first execution of a program is timed as the others are"}))
+    else:
+        with stages("compile"):
+            for _ in in_random_order():
+                stages.send(RecordPart(compile_s=steppers[stages.of].block(1) / 1e9))
     with stages("preheat"):
         for group in in_random_order():
             gauge = partial(_gauge, group)
@@ -173,6 +179,9 @@ def _measure(groups: list[Group], stages: Stages, rng: random.Random) -> bool:
     with stages("verify"):
         if len(groups) == 1:
             _send_memory(groups[0], stages)
+        if execution := groups[0].runner.workload.execution:
+            stages.send(RecordPart(figures=[*execution.figures()]))
+            return True
         for group in in_random_order():
             for rank, trouble in enumerate(group.gather(RankRunner.verify)):
                 if trouble:
@@ -196,6 +205,9 @@ def _send_memory(group: Group, stages: Stages) -> None:
     """Send the peak memory of a single process, or of each rank and of all together."""
     by_rank = group.gather(RankRunner.memory)
     part = RecordPart(memory=by_rank[0])
+    execution = group.runner.workload.execution
+    if execution and isinstance(why := execution.peak_rss_bytes(), str):
+        part = RecordPart(memory=by_rank[0], reasons={"memory.host_peak_rss_bytes": why})
     if group.size > 1:
         part = RecordPart(memory=_total_memory(by_rank), ranks=group.ranks(by_rank))
     stages.send(part)
@@ -261,7 +273,8 @@ def _time(group: Group, stages: Stages) -> int:
     Blocks that ended before an error are sent in any case.
     """
     stepper, measuring = group.stepper, group.bench.case.measuring
-    steps = timing.steps_per_block(stepper, GROUP_TRIES if group.size > 1 else 1)
+    is_program = group.runner.workload.execution is not None
+    steps = 1 if is_program else timing.steps_per_block(stepper, GROUP_TRIES if group.size > 1 else 1)
     durations: list[int] = []
     stopped_by: StoppedBy = "failure"
     interference: Interference | UnsetType = UNSET

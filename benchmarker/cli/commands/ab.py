@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import Any, get_args
 
 import click
+from click.core import ParameterSource
 
 from benchmarker.api.errors import UserError
+from benchmarker.api.problem import is_program
 from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.display.progress import Progress, progress_options, verbose, working
 from benchmarker.cli.options.case import case_options, store_options
 from benchmarker.cli.options.judging import judging_options, status_of, verdicts_of
 from benchmarker.cli.options.problem import ProblemCommand, names_of, no_options, problem_of
-from benchmarker.cli.options.target import targets
+from benchmarker.cli.options.target import program_in, targets
 from benchmarker.cli.options.types import Choice, Duration, Integer, Share, complete_plugin
 from benchmarker.display.comparisons import family_output
 from benchmarker.display.result import Text
@@ -89,6 +91,10 @@ def command(
       benchmarker ab softmax.py:naive softmax.py:fused --n=4096
       benchmarker ab old/softmax.py softmax.py
 
+    Or two programs, at each value of what stands in braces:
+
+      benchmarker ab --a='./old {n}' --b='./new {n}' --n=1000,2000
+
     By default the verdict is tested after 8, 11, 15, 20 and 30 rounds; --alpha is divided among these tests, so that
     repeated testing does not raise the rate of false verdicts. If there is no verdict by then, or within --budget, it
     is undecided.
@@ -133,15 +139,24 @@ def _settings(side: str, common: Sequence[str], own: str) -> dict[str, Any]:
     """
     try:
         try:
-            words = [*common, *shlex.split(own)]
+            words = [*common, *(shlex.split(own) if own.startswith("-") else program_in(own))]
         except ValueError as error:
             raise UserError(f"{error} in {own!r}") from error
-        options = dict(_side.make_context("ab", words, parent=click.get_current_context()).params)
+        side_context = _side.make_context("ab", words, parent=click.get_current_context())
+        given = side_context.get_parameter_source
+        options = {
+            name: value
+            for name, value in side_context.params.items()
+            if name == "device" or given(name) is ParameterSource.COMMANDLINE
+        }
         if len(names := names_of(options["framework"], options["problem"])) > 1:
             raise UserError(f"--framework={options['framework']}: name one framework for each side")
         options["framework"] = names[0]
         problem, params = problem_of(options)
         parameters.resolve(problem, params, "cpu")
+        if is_program(options["problem"]):
+            lists = parameters.listed(problem, params)
+            params = {name: values if len(values) > 1 else values[0] for name, values in lists.items()}
         return {**options, **params}
     except click.ClickException as error:
         raise UserError(f"{side}: {error.format_message()}") from error

@@ -10,6 +10,7 @@ import click
 from click.core import ParameterSource
 
 from benchmarker.api.errors import UserError
+from benchmarker.api.problem import PROGRAM
 from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.display.progress import progress_options
 from benchmarker.cli.execution import continue_run, execute_plan, planned, preview, spread
@@ -70,7 +71,8 @@ def new_command(file: Path, framework: str | None) -> Output:
 
     The plan measures a matrix product in the frameworks that are available here. An existing file is never replaced.
     """
-    frameworks = [plugin.name for plugin in registry.registered("framework").values() if not registry.trouble(plugin)]
+    known = registry.implementing("gemm")
+    frameworks = [name for name in known if not registry.trouble(registry.find(f"framework.{name}"))]
     if file.suffix == ".toml":
         if framework:
             raise UserError(f"{file}: a plan names its frameworks itself; leave --framework out")
@@ -91,7 +93,7 @@ def new_command(file: Path, framework: str | None) -> Output:
 
 def _functions(file: Path, frameworks: Sequence[str]) -> str:
     """Return a file of functions in the first of the frameworks that have an example; raises `UserError`."""
-    sources = [plugin.name for plugin in registry.registered("source").values()]
+    sources = [name for plugin in registry.registered("source").values() if f"{(name := plugin.name)}:" != PROGRAM]
     if file.suffix[1:] not in sources:
         endings = ", ".join(f".{name}" for name in sources)
         raise UserError(f"{file}: end it with {endings} for functions to measure, or .toml for a plan")

@@ -98,7 +98,7 @@ def described(options: dict[str, Any], axes: Mapping[str, Sequence[Any]], **plan
     if twice := sorted(given.keys() & axes.keys()):
         raise UserError(f"{twice[0]} is both given as an option and varied; leave one out")
     problem, params = problem_of(options)
-    lists = {name: parameters.values_of(parameters.option(name), value) for name, value in params.items()}
+    lists = parameters.listed(problem, params)
     for values in product(*lists.values()):
         parameters.resolve(problem, dict(zip(lists, values, strict=True)), "cpu")
     return description_of(given | lists, axes, **plan)

@@ -166,6 +166,11 @@ def problem_names() -> list[str]:
     return [plugin.name for plugin in registry.registered("problem").values()]
 
 
+def _as_lines(context: click.Context, option: click.Parameter, values: tuple[str, ...]) -> str | None:
+    """Return the values of a repeated option as lines; None if it was not given."""
+    return "\n".join(values) if values else None
+
+
 def _option(field: parameters.Field, lists: bool) -> click.Option:
     """Return a parameter as an option; its value is checked later, with all others, so any text is accepted here."""
     defaults = [] if field.default is None else [f"default: {value_text(field.default)}"]
@@ -174,6 +179,11 @@ def _option(field: parameters.Field, lists: bool) -> click.Option:
     text = "; ".join(part for part in (field.help, ", ".join(defaults)) if part)
     if field.type == "bool":
         return click.Option([f"{field.option}/--no-{field.option[2:]}", field.name], default=None, help=text)
+    if field.lines:
+        text += "; may be repeated"
+        return click.Option(
+            [field.option, field.name], multiple=True, callback=_as_lines, metavar="TEXT", default=None, help=text
+        )
     kind = Choice(field.choices) if field.choices and not lists else None
     metavar = f"[{'|'.join(field.choices)}]" if field.choices else f"{field.type.upper()} {field.range}".strip()
     return click.Option([field.option, field.name], type=kind, metavar=metavar, default=None, help=text)

@@ -1,11 +1,12 @@
-"""A file or module that a user names instead of a problem, such as `softmax.py:fused`, as options of a command."""
+"""What a user names instead of a problem, such as `softmax.py:fused` or `-- ./stream 100`, as options of a command."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from itertools import pairwise
 
-from benchmarker.api.problem import FUNCTION
+from benchmarker.api.problem import FUNCTION, PROGRAM
 from benchmarker.hooks import registry
 
 
@@ -28,12 +29,37 @@ def targets(words: Sequence[str]) -> list[str]:
     return [word for before, word in pairwise(["", *words]) if before != "--problem" and is_target(word)]
 
 
+def program_of(words: Sequence[str], shell: bool) -> str:
+    """Return the problem that a program and its arguments are; a shell gets them as they are."""
+    quoted = (word if shell or shlex.split(word) == [word] else shlex.quote(word) for word in words)
+    return PROGRAM + " ".join(quoted)
+
+
+def program_in(text: str) -> list[str]:
+    """Return the options for a program and its arguments in a text, or the words of the text if it is no program."""
+    words = shlex.split(text)
+    return words if not words or is_target(words[0]) else [f"--problem={PROGRAM}{text}"]
+
+
+def _with_program(words: Sequence[str]) -> list[str]:
+    """Return the words with options for the program that follows `--`, and for that of `--problem=program:...`."""
+    at = words.index("--") if "--" in words else len(words)
+    options, program = list(words[:at]), words[at + 1 :]
+    if at < len(words):
+        options.append(f"--problem={program_of(program, '--shell' in options)}")
+    is_program = any(word.startswith((f"--problem={PROGRAM}", PROGRAM)) for word in options)
+    if is_program and not any(word.startswith("--framework") for word in options):
+        options.append("--framework=program")
+    return options
+
+
 def expanded(words: Sequence[str]) -> list[str]:
-    """Return the words with the options that the first target among them stands for.
+    """Return the words with the options that the first target among them stands for, or a program after `--`.
 
     That is the problem, the function if it names one, and the frameworks that the file is for. What is given as an
     option stays. Raises `UserError` if the file cannot be read.
     """
+    words = _with_program(words)
     for target in targets(words)[:1]:
         name, functions = _parted(target)
         kind, options = registry.problem(name), [f"--problem={name}"]

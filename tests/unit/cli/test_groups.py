@@ -107,7 +107,7 @@ def test_help_imports_no_command():
         (["bundle", "create"], "--out", ["--output"]),
         (["describe"], "gem", ["gemm"]),
         (["run", "--framework"], "to", ["torch"]),
-        (["run", "--framework"], "torch,", ["torch,jax", "torch,numpy"]),
+        (["run", "--framework"], "torch,", ["torch,jax", "torch,numpy", "torch,program"]),
         (["--framework"], "ja", ["jax"]),
         (["ceilings", "--framework=numpy", "--precision=fp32", "--framework"], "nu", ["numpy"]),
         (["suite", "run"], "zoo", ["zoo-quick"]),

@@ -1,0 +1,227 @@
+"""Executing a program: what it takes from the operating system, what it prints, and what it leaves behind."""
+
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import IO, NamedTuple
+
+from benchmarker import PRECISIONS, Case, Counted, Execution, Figure, Support, TrialError, UserError, Workload, hookimpl
+from benchmarker_problems.program import Program
+from benchmarker_problems.program.figures import OF_SYSTEM, declared, pattern_of
+
+KEPT_BYTES = 1 << 20
+"""What is kept of the beginning of an output, and as much of its end: patterns see no more of it."""
+DRAIN_S = 1.0
+"""Longest time to wait for the end of an output once everything that wrote to it is ended."""
+SANE = "a program is held to the patterns of --sanity"
+UNCHECKED = "nothing tells whether the output is right; give a pattern with --sanity"
+LAST_LINE = 300
+"""Most characters of the last line that is told of a program that fails."""
+
+
+@hookimpl
+def describe_workload() -> Support:
+    """Return that a program is executed, in whatever precision it computes."""
+    return Support({"inference": tuple(PRECISIONS)})
+
+
+@hookimpl
+def build_workload(problem: Program, case: Case) -> Workload:
+    """Return the program, which is executed only to be timed: nothing is run to check it."""
+
+    def no_step() -> None:
+        raise UserError("a program has no steps")
+
+    return Workload(
+        step=no_step,
+        outputs=lambda _: {},
+        exact=lambda: (
+            "a program is held to the patterns that --sanity gives" if problem.sanity else "no --sanity is given"
+        ),
+        counted=Counted(flops=None, bytes=None, samples=1, source=None),
+        execution=ProgramExecution(problem, case),
+    )
+
+
+class _Ended(NamedTuple):
+    """An execution that has ended: what it printed, and what the operating system counted."""
+
+    out: bytes
+    err: bytes
+    used: resource.struct_rusage
+
+    @property
+    def text(self) -> str:
+        """What it printed, as patterns see it."""
+        return f"{self.out.decode(errors='replace')}\n{self.err.decode(errors='replace')}"
+
+
+class ProgramExecution(Execution):
+    """A program of a trial, with a folder of its own that is deleted at the end."""
+
+    def __init__(self, problem: Program, case: Case) -> None:
+        self._problem = problem
+        self._measuring = case.measuring
+        self._ended: list[_Ended] = []
+        self._own_bytes = 0
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def prepare(self) -> None:
+        """Make the folder, and execute what --prepare names; a check of the patterns comes before that."""
+        problem, measuring = self._problem, self._measuring
+        if problem.prepare and measuring.blocks + measuring.warmup_steps > 1:
+            raise UserError("--prepare is for one execution in a trial; give --trials instead of --blocks")
+        self._folder = tempfile.TemporaryDirectory(prefix="benchmarker-program-")
+        self._beside("prepare", problem.prepare)
+
+    def block(self, steps: int) -> int:
+        """Execute the program once, in a session of its own, and wait for it; returns its duration in ns."""
+        words = self._problem.words(self._scratch)
+        self._own_bytes = max(self._own_bytes, _peak_bytes(resource.getrusage(resource.RUSAGE_SELF)))
+        begun_ns = time.perf_counter_ns()
+        try:
+            process = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                env={**os.environ, "BENCHMARKER_SCRATCH": self._scratch},
+            )
+        except OSError as error:
+            raise TrialError(f"{words[0]} cannot be executed: {error.strerror}") from error
+        assert process.stdout is not None
+        assert process.stderr is not None
+        outputs = (_Output(process.stdout), _Output(process.stderr))
+        try:
+            _, status, used = os.wait4(process.pid, 0)
+            duration_ns = time.perf_counter_ns() - begun_ns
+            process.returncode = os.waitstatus_to_exitcode(status)
+        finally:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            out, err = (output.end() for output in outputs)
+            _log(out, err)
+        self._ended.append(_Ended(out, err, used))
+        if process.returncode:
+            self._close()
+            raise self._failure(process.returncode, err or out)
+        return duration_ns
+
+    def figures(self) -> Sequence[Figure]:
+        """Return the figures of the timed executions, and remove the folder; raises `TrialError` if one is not sane."""
+        timed = self._ended[self._measuring.warmup_steps :]
+        try:
+            for line in filter(None, self._problem.sanity.splitlines()):
+                if not all(pattern_of("--sanity", line).search(one.text) for one in timed):
+                    raise TrialError(f"the output has no match of --sanity={line}", "check")
+            found = [
+                Figure(each.name, each.unit, each.better, [value for one in timed for value in each.found(one.text)])
+                for each in declared(self._problem.figure)
+            ]
+        finally:
+            self._close()
+        user, system = OF_SYSTEM
+        return [
+            Figure(user, "s", "lower", [one.used.ru_utime for one in timed]),
+            Figure(system, "s", "lower", [one.used.ru_stime for one in timed]),
+            *found,
+        ]
+
+    def peak_rss_bytes(self) -> int | str:
+        """Return the largest resident set of a process of the program.
+
+        The system counts what this process had when it started the program, so nothing below that is known.
+        """
+        peak = max(_peak_bytes(one.used) for one in self._ended)
+        if peak > self._own_bytes:
+            return peak
+        return f"it is at most {self._own_bytes >> 20} MiB, those of the process that started the program"
+
+    @property
+    def _scratch(self) -> str:
+        assert self._folder is not None
+        return self._folder.name
+
+    def _beside(self, option: str, lines: str) -> None:
+        """Let a shell execute what is not timed; raises `TrialError` if it fails."""
+        for line in filter(None, lines.splitlines()):
+            text = self._problem.filled(line, self._scratch, quoted=True)
+            done = subprocess.run(["sh", "-c", text], check=False, stdin=subprocess.DEVNULL, stdout=2)
+            if done.returncode:
+                raise TrialError(f"--{option} ended with status {done.returncode}: {line}", exit=done.returncode)
+
+    def _close(self) -> None:
+        """Execute what --cleanup names, and delete the folder."""
+        assert self._folder is not None
+        try:
+            self._beside("cleanup", self._problem.cleanup)
+        finally:
+            self._folder.cleanup()
+
+    def _failure(self, status: int, printed: bytes) -> TrialError:
+        """Return why an execution failed, with the last line that it printed."""
+        lines = printed.decode(errors="replace").split("\n")
+        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        said = f": {_printable(last)[:LAST_LINE]}" if last else ""
+        if status > 0:
+            return TrialError(f"the program ended with status {status}{said}", "exception", status)
+        hint = "; the system may have run out of memory" if -status == signal.SIGKILL else ""
+        return TrialError(f"the program was ended by {signal.Signals(-status).name}{hint}{said}", "killed", status)
+
+
+class _Output:
+    """Reads an output to its end in a thread, however long it is, and keeps its beginning and its end."""
+
+    def __init__(self, pipe: IO[bytes]) -> None:
+        self._pipe = pipe
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._left_out = 0
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        while chunk := os.read(self._pipe.fileno(), 1 << 16):
+            room = KEPT_BYTES - len(self._head)
+            self._head += chunk[:room]
+            self._tail += chunk[room:]
+            if (more := len(self._tail) - 2 * KEPT_BYTES) > 0:
+                self._left_out += more + KEPT_BYTES
+                del self._tail[: more + KEPT_BYTES]
+
+    def end(self) -> bytes:
+        """Return what is kept; a line in the middle says how much is left out."""
+        self._thread.join(DRAIN_S)
+        more = max(0, len(self._tail) - KEPT_BYTES)
+        left_out = self._left_out + more
+        middle = f"\n[benchmarker: {left_out} bytes are left out]\n".encode() if left_out else b""
+        if not self._thread.is_alive():
+            self._pipe.close()
+        return bytes(self._head) + middle + bytes(self._tail[more:])
+
+
+def _log(out: bytes, err: bytes) -> None:
+    """Write what a program printed where the record keeps what a trial prints."""
+    for name, printed in (("output", out), ("error", err)):
+        if printed:
+            os.write(2, f"[standard {name} of the program]\n".encode())
+            with os.fdopen(os.dup(2), "wb") as log:
+                log.write(printed)
+
+
+def _peak_bytes(used: resource.struct_rusage) -> int:
+    """Return the largest resident set, which Linux counts in KiB and macOS in bytes (getrusage(2))."""
+    return used.ru_maxrss if sys.platform == "darwin" else used.ru_maxrss * 1024
+
+
+def _printable(text: str) -> str:
+    return re.sub(r"[^\x20-\x7e\u00a0-\uffff]+", " ", text)

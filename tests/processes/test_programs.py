@@ -1,0 +1,217 @@
+"""Programs, measured by commands in real processes."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+QUIET = ("--power=none",)
+TRIAD = r"--figure=triad[MB/s]=Triad:\s+(\S+) MB/s"
+
+
+@pytest.fixture
+def script(tmp_path):
+    """Writes a program of a shell's commands."""
+
+    def write(name, text):
+        path = tmp_path / name
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def measured(cli):
+    """Runs a program, and returns the record of its only trial."""
+
+    def run(*words):
+        done = cli("run", *QUIET, "--json", *words)
+        assert done.stdout, done.stderr
+        (record,) = json.loads(done.stdout)
+        assert done.returncode == (record["status"] == "failed")
+        return record
+
+    return run
+
+
+def test_a_program_is_executed_once_and_what_it_prints_is_its_figures(measured, script, tmp_path):
+    script("stream", "echo x >> count; echo 'Triad: 12.5 MB/s'; echo \"Triad: $1 MB/s\"; sleep 0.05")
+    record = measured(TRIAD, "--sanity=^Triad", "--", "./stream", "13.5")
+    assert (tmp_path / "count").read_text() == "x\n"
+    assert record["case"]["problem"] == "program:./stream 13.5"
+    assert record["source"]["sha256"] == record["case"]["source"] != ""
+    assert 0.05e9 <= record["blocks"]["duration_ns"][0] < 5e9
+    assert [figure["name"] for figure in record["figures"]] == ["user_time_s", "system_time_s", "triad"]
+    assert record["metrics"]["triad"]["value"] == 13.5e6
+    assert record["metrics"]["triad"]["better"] == "higher"
+    assert record["metrics"]["user_time_s"]["value"] + record["metrics"]["system_time_s"]["value"] > 0
+    assert record["compile_s"] is None
+    (log,) = tmp_path.glob("results/*/*.log")
+    assert "Triad: 13.5 MB/s" in log.read_text()
+
+
+def test_the_time_of_the_processor_and_the_memory_are_those_of_the_program(measured):
+    busy = "x = bytearray(150 << 20)\nimport time\nwhile time.process_time() < 0.3: pass"
+    record = measured("--", "python3", "-S", "-c", busy)
+    assert 0.2 < record["metrics"]["user_time_s"]["value"] + record["metrics"]["system_time_s"]["value"] < 2
+    assert 150 << 20 < record["metrics"]["host_peak_rss_bytes"]["value"] < 250 << 20
+    assert record["interference"]["own_busy_cores"] > 0.1
+
+
+def test_memory_below_that_of_the_worker_is_not_known(measured):
+    record = measured("--", "true")
+    assert record["metrics"]["host_peak_rss_bytes"]["value"] is None
+    assert "it is at most" in record["reasons"]["memory.host_peak_rss_bytes"]
+
+
+def test_warm_up_is_executed_too_but_tells_no_figures(measured, tmp_path):
+    words = ("--warmup-steps=1", "--blocks=2", "--shell", "--figure=n[,all]=(\\d+)", "--", "echo >> n; wc -l < n")
+    record = measured(*words)
+    assert len(record["blocks"]["duration_ns"]) == 2
+    assert record["figures"][-1]["values"] == [2.0, 3.0]
+
+
+def test_what_is_in_braces_is_an_option(cli, script):
+    script("show", 'echo "$#: $1"')
+    done = cli("run", *QUIET, "--n=1,two words", "--json", r"--figure=count=^(\d):", "--", "./show", "x{n}")
+    records = json.loads(done.stdout)
+    assert [record["case"]["params"]["n"] for record in records] == [1, "two words"]
+    assert {record["metrics"]["count"]["value"] for record in records} == {1}
+    assert "{n} has no value; give it with --n=VALUE" in cli("run", "--", "./show", "{n}").stderr
+    assert "{title} cannot be an option" in cli("run", "--", "./show", "{title}").stderr
+    done = cli("run", *QUIET, "--n=a;b", "--shell", "--json", r"--figure=count=^(\d)$", "--", "printf %s {n} | wc -l")
+    assert json.loads(done.stdout)[0]["metrics"]["count"]["value"] == 0
+
+
+def test_two_programs_are_compared_at_each_value(cli, script):
+    script("slow", "sleep 0.1; echo $1; echo value 1")
+    script("fast", "sleep 0.01; echo value 2")
+    common = ("--max-rounds=2", *QUIET, "--figure=value=value (.*)")
+    done = cli("ab", "--a=./slow {n}", "--b=./fast {n}", "--n=1,2", *common)
+    assert done.returncode == 0, done.stderr
+    assert "step time (median), medians over trials; 2 rounds; on cpu\n" in done.stdout
+    assert "2 comparisons" in done.stdout
+    done = cli("ab", "--a=./slow 1", "--b=./fast 1", *common, "--metric=value")
+    assert done.returncode == 0, done.stderr
+    assert "./fast {n}" in cli("show", "results").stdout
+    assert "B/A 2.000" in done.stdout
+    compared = cli("compare", str(max(Path("results").iterdir())), "--metric=value")
+    assert compared.returncode == 0, compared.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "line", "kind", "status", "message"),
+    [
+        ((), "echo to nowhere >&2; exit 3", "exception", 3, "the program ended with status 3: to nowhere"),
+        ((), "kill -SEGV $$", "killed", -11, "the program was ended by SIGSEGV"),
+        (("--timeout=1",), "sleep 30", "timeout", None, "not finished after 1 s; allow more time with --timeout"),
+        (("--sanity=valid",), "echo no", "check", None, "the output has no match of --sanity=valid"),
+        ((TRIAD,), "echo no", "check", None, r"figure triad: the output has no match of Triad:\s+(\S+) MB/s"),
+        (("--figure=n=(.+)",), "echo no", "check", None, "figure n: 'no' is not a number"),
+        (("--figure=n=(.+)",), "echo inf", "check", None, "figure n: the output has a number that is not finite"),
+        (("--prepare=exit 4",), "true", "exception", 4, "--prepare ended with status 4: exit 4"),
+    ],
+)
+def test_a_program_that_fails_says_how(measured, options, line, kind, status, message):
+    record = measured(*options, "--shell", "--", line)
+    assert (record["error"]["kind"], record["error"]["message"][: len(message)]) == (kind, message)
+    assert status is None or record["error"]["exit"] == status
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--", "./absent"), "./absent: no such program"),
+        (("--", "./file"), "./file: is not executable; try chmod +x"),
+        (("--",), "no program is named; write it after --"),
+        (("--problem=program:",), "no program is named; write it after --, as in: run -- ./stream 100"),
+        (("--problem=program:a 'b",), "a 'b: no closing quotation"),
+        (("--figure=a(", "--", "true"), "--figure=a(: write NAME=PATTERN"),
+        (("--figure=a=(", "--", "true"), "is not a regular expression"),
+        (("--figure=a=b", "--", "true"), r"'b' has no group; put the number in parentheses, as in (\S+)"),
+        (("--figure=a[s,more]=(b)", "--", "true"), "'more' is none of higher, lower, last, mean, all"),
+        (("--figure=user_time_s=(b)", "--", "true"), "there is a figure user_time_s already"),
+        (("--sanity=(", "--", "true"), "is not a regular expression"),
+        (("--devices=2", "--", "true"), "omit --devices=2"),
+        (("--threads=2", "--", "true"), "--threads=2 was set, but program cannot report its thread count here"),
+    ],
+)
+def test_what_cannot_be_executed_is_one_line(cli, tmp_path, words, message):
+    (tmp_path / "file").write_text("")
+    done = cli("run", *QUIET, *words)
+    assert done.returncode in (1, 2)
+    assert message in done.stderr + done.stdout
+
+
+def test_hostile_output_does_no_harm(cli, script, tmp_path):
+    script(
+        "hostile",
+        "printf '\\033[2J\\000\\377\\n'; head -c 300000000 /dev/zero; printf '\\033]0;x\\007end 7' >&2; exit 1",
+    )
+    done = cli("run", *QUIET, "--", "./hostile")
+    assert done.returncode == 1
+    assert "the program ended with status 1" in done.stdout
+    assert "\x1b" not in done.stdout
+    (log,) = tmp_path.glob("results/*/*.log")
+    assert log.stat().st_size < 3 << 20
+    assert b"bytes are left out]" in log.read_bytes()
+
+
+def test_nothing_is_left_running_and_a_pipe_held_open_is_not_waited_for(measured, script, tmp_path):
+    script("leaver", "echo $$ > pid; sleep 60 & echo $! >> pid; setsid sleep 61 & echo $! >> pid; echo 5")
+    begun = time.monotonic()
+    record = measured(r"--figure=five=(5)", "--", "./leaver")
+    assert record["metrics"]["five"]["value"] == 5
+    assert record["metrics"]["step_time_median_s"]["value"] < 5
+    assert time.monotonic() - begun < 30
+    for pid in (tmp_path / "pid").read_text().split():
+        assert not psutil.pid_exists(int(pid)) or psutil.Process(int(pid)).status() == psutil.STATUS_ZOMBIE
+
+
+def test_preparing_and_cleaning_up_are_not_timed_and_the_folder_is_the_trials_own(measured, tmp_path):
+    words = ("--prepare=sleep 0.3; echo made > {scratch}/file", "--cleanup=cp {scratch}/file kept; rm {scratch}/file")
+    record = measured(*words, "--shell", r"--figure=same=(1)", "--", "grep -c made {scratch}/file; echo {scratch}")
+    assert record["blocks"]["duration_ns"][0] < 0.3e9
+    assert (tmp_path / "kept").read_text() == "made\n"
+    (log,) = tmp_path.glob("results/*/*.log")
+    folder = log.read_text().splitlines()[-1]
+    assert "benchmarker-program-" in folder
+    assert not Path(folder).exists()
+    failed = measured("--prepare=true", "--blocks=2", "--", "true")
+    assert "--prepare is for one execution in a trial" in failed["error"]["message"]
+
+
+def test_a_plan_file_measures_programs(cli, tmp_path):
+    (tmp_path / "plan.toml").write_text(
+        "problem = 'program:sh -c \"echo {n}\"'\nfigure = '''\nn=(\\d+)\nagain=(\\d+)'''\ntrials = 2\n"
+        "[measuring]\npower = 'none'\n[axes]\nn = [1, 2]\n"
+    )
+    done = cli("plan", "run", "plan.toml", "--json")
+    assert done.returncode == 0, done.stderr
+    records = json.loads(done.stdout)
+    assert [record["metrics"]["again"]["value"] for record in records] == [1, 1, 2, 2]
+
+
+def test_records_are_read_without_the_program(cli, script, tmp_path):
+    path = script("once", "echo 1")
+    assert cli("run", *QUIET, "--", "./once").returncode == 0
+    path.unlink()
+    for command in (["show"], ["show", "--trials"], ["validate"], ["table"]):
+        done = cli(command[0], "results", *command[1:])
+        assert done.returncode == 0, done.stderr
+    assert cli("show", "results").stdout.startswith("./once on cpu")
+
+
+def test_a_program_that_changed_is_another(cli, script):
+    digests = set()
+    for text in ("echo 1", "echo 2"):
+        script("once", text)
+        (record,) = json.loads(cli("run", *QUIET, "--json", "--", "./once").stdout)
+        digests.add(record["case"]["source"])
+    assert len(digests) == 2
+    assert os.path.lexists("once")
