@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from benchmarker.api.problem import is_program
 from benchmarker.comparing.disturbances import COUNTED_S, count
 from benchmarker.formatting import part
 from benchmarker.hooks.cases import environment_of
@@ -236,10 +237,13 @@ def skewed(records: Sequence[Record]) -> list[str]:
 
 
 def unchecked(records: Sequence[Record]) -> list[str]:
-    """Report what was timed without a check of its result, and why."""
-    return list(
-        dict.fromkeys(record.reasons["check"] for record in records if record.error is None and not record.check)
-    )
+    """Report what was timed without a check of its result, and why; the output of a program may have had to be sane."""
+    ended = [record for record in records if record.error is None and not record.check]
+    return list(dict.fromkeys(record.reasons["check"] for record in ended if not _is_sane(record)))
+
+
+def _is_sane(record: Record) -> bool:
+    return is_program(record.case.problem) and bool(record.case.params.get("sanity"))
 
 
 def profiles(*sides: tuple[str, Sequence[Record]]) -> list[str]:

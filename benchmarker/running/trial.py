@@ -134,11 +134,13 @@ def _run(context: Context, process: Process, builders: Sequence[RecordBuilder]) 
             ending = run_group(nodes, task, measuring.timeout_s, logs, dispatch, context.down)
         except LostNodeError as error:
             ending = Ending(None, False, time.monotonic() - start, node=error.node, lost=str(error))
-        killed_here = ending.exit == -signal.SIGKILL and first.nodes == 1
-        out_of_memory = killed_here and (counters.oom_kills() or 0) > (kills or 0)
+        ran_out = first.nodes == 1 and (counters.oom_kills() or 0) > (kills or 0)
+        out_of_memory = ending.exit == -signal.SIGKILL and ran_out
     nothing = None if samplers.meters(measuring.power) else Readings([], (0, 0))
     readings = [node.readings or nothing for node in nodes]
     for builder in builders:
+        if builder.failure and builder.failure.exit == -signal.SIGKILL and ran_out:
+            builder.fail("out_of_memory", "the kernel ended the program because memory ran out")
         if builder.failure is None and (ending.fault or not builder.done):
             if out_of_memory and not (ending.fault or ending.timed_out):
                 builder.fail("out_of_memory", "the kernel ended the worker because memory ran out", ending.rank)

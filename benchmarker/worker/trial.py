@@ -181,7 +181,6 @@ def _measure(groups: list[Group], stages: Stages, rng: random.Random) -> bool:
             _send_memory(groups[0], stages)
         if execution := groups[0].runner.workload.execution:
             stages.send(RecordPart(figures=[*execution.figures()]))
-            return True
         for group in in_random_order():
             for rank, trouble in enumerate(group.gather(RankRunner.verify)):
                 if trouble:

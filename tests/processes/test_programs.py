@@ -8,6 +8,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from benchmarker.running import trial
+
 QUIET = ("--power=none",)
 TRIAD = r"--figure=triad[MB/s]=Triad:\s+(\S+) MB/s"
 
@@ -46,7 +48,12 @@ def test_a_program_is_executed_once_and_what_it_prints_is_its_figures(measured, 
     assert record["case"]["problem"] == "program:./stream 13.5"
     assert record["source"]["sha256"] == record["case"]["source"] != ""
     assert 0.05e9 <= record["blocks"]["duration_ns"][0] < 5e9
-    assert [figure["name"] for figure in record["figures"]] == ["user_time_s", "system_time_s", "triad"]
+    assert [figure["name"] for figure in record["figures"]] == [
+        *("user_time_s", "system_time_s", "start_time_s", "triad")
+    ]
+    assert len(record["figures"][2]["values"]) > 1
+    assert 0 < record["metrics"]["start_time_s"]["value"] < record["metrics"]["step_time_median_s"]["value"]
+    assert record["suspicions"] == []
     assert record["metrics"]["triad"]["value"] == 13.5e6
     assert record["metrics"]["triad"]["better"] == "higher"
     assert record["metrics"]["user_time_s"]["value"] + record["metrics"]["system_time_s"]["value"] > 0
@@ -63,8 +70,12 @@ def test_the_time_of_the_processor_and_the_memory_are_those_of_the_program(measu
     assert record["interference"]["own_busy_cores"] > 0.1
 
 
-def test_memory_below_that_of_the_worker_is_not_known(measured):
-    record = measured("--", "true")
+def test_of_a_program_that_does_nothing_neither_memory_nor_time_is_certain(measured, cli):
+    record = measured("--blocks=9", "--", "true")
+    assert "and an empty program" in record["suspicions"][0]
+    shown = cli("run", *QUIET, "--blocks=9", "--", "true").stdout
+    assert "SUSPECT true" in shown
+    assert "nothing tells whether the output is right" in shown
     assert record["metrics"]["host_peak_rss_bytes"]["value"] is None
     assert "it is at most" in record["reasons"]["memory.host_peak_rss_bytes"]
 
@@ -74,6 +85,18 @@ def test_warm_up_is_executed_too_but_tells_no_figures(measured, tmp_path):
     record = measured(*words)
     assert len(record["blocks"]["duration_ns"]) == 2
     assert record["figures"][-1]["values"] == [2.0, 3.0]
+
+
+def test_memory_that_ran_out_is_told_from_other_kills(measured, monkeypatch):
+    kills = iter([3, 4, 4, 4])
+    monkeypatch.setattr(trial.counters, "oom_kills", lambda: next(kills))
+    assert measured("--shell", "--", "kill -9 $$")["error"]["kind"] == "out_of_memory"
+    record = measured("--shell", "--", "kill -9 $$")
+    assert (record["error"]["kind"], record["error"]["exit"]) == ("killed", -9)
+
+
+def test_a_program_that_is_held_to_a_pattern_has_no_note(cli):
+    assert "note" not in cli("run", *QUIET, "--sanity=^ok$", "--shell", "--", "sleep 0.1; echo ok").stdout
 
 
 def test_what_is_in_braces_is_an_option(cli, script):

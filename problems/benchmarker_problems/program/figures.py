@@ -8,8 +8,8 @@ from typing import Literal, NamedTuple
 
 from benchmarker import Figure, Metric, Record, TrialError, UserError, hookimpl, is_program
 
-OF_SYSTEM = ("user_time_s", "system_time_s")
-"""Figures of every program, which the operating system tells: processor time of it and of what it waited for."""
+OF_SYSTEM = ("user_time_s", "system_time_s", "start_time_s")
+"""Figures of every program: processor time of it and of what it waited for, and the time of an empty program."""
 PREFIXES = {"n": 1e-9, "u": 1e-6, "µ": 1e-6, "m": 1e-3, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 PREFIXES |= {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
 BASES = {unit: unit for unit in ("s", "B", "B/s", "bit/s", "FLOP/s", "J", "W", "Hz", "1/s", "op/s")}
@@ -98,12 +98,12 @@ def derive_metrics(record: Record) -> Mapping[str, Metric]:
     if not is_program(record.case.problem):
         return {}
     known = {figure.name: figure for figure in record.figures}
-    metrics = {name: _metric(known.get(name), "s", "lower") for name in OF_SYSTEM}
+    metrics = {name: _metric(known.get(name), "s", "lower", name != OF_SYSTEM[-1]) for name in OF_SYSTEM}
     for each in declared(str(record.case.params.get("figure", ""))):
         metrics[each.name] = _metric(known.get(each.name), each.unit, each.better)
     return metrics
 
 
-def _metric(figure: Figure | None, unit: str, better: Literal["higher", "lower"]) -> Metric:
+def _metric(figure: Figure | None, unit: str, better: Literal["higher", "lower"], headline: bool = True) -> Metric:
     value = median(figure.values) if figure and figure.values else None
-    return Metric(value, unit, better, None if figure else "the trial did not get so far", headline=True, order=1)
+    return Metric(value, unit, better, None if figure else "the trial did not get so far", headline=headline, order=1)

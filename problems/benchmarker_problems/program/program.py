@@ -9,7 +9,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import IO, NamedTuple
 
@@ -19,6 +19,10 @@ from benchmarker_problems.program.figures import OF_SYSTEM, declared, pattern_of
 
 KEPT_BYTES = 1 << 20
 """What is kept of the beginning of an output, and as much of its end: patterns see no more of it."""
+STARTS = 11
+"""How often an empty program is started to see how long that takes."""
+MOSTLY_STARTED = 2.0
+"""How many times as long a program takes at most if starting it is most of what is timed."""
 DRAIN_S = 1.0
 """Longest time to wait for the end of an output once everything that wrote to it is ended."""
 SANE = "a program is held to the patterns of --sanity"
@@ -40,6 +44,7 @@ def build_workload(problem: Program, case: Case) -> Workload:
     def no_step() -> None:
         raise UserError("a program has no steps")
 
+    execution = ProgramExecution(problem, case)
     return Workload(
         step=no_step,
         outputs=lambda _: {},
@@ -47,15 +52,18 @@ def build_workload(problem: Program, case: Case) -> Workload:
             "a program is held to the patterns that --sanity gives" if problem.sanity else "no --sanity is given"
         ),
         counted=Counted(flops=None, bytes=None, samples=1, source=None),
-        execution=ProgramExecution(problem, case),
+        execution=execution,
+        suspicions=execution.suspicions,
     )
 
 
 class _Ended(NamedTuple):
-    """An execution that has ended: what it printed, and what the operating system counted."""
+    """An execution that has ended: how long it took, what it printed, its status, and what the system counted."""
 
+    duration_ns: int
     out: bytes
     err: bytes
+    status: int
     used: resource.struct_rusage
 
     @property
@@ -71,50 +79,28 @@ class ProgramExecution(Execution):
         self._problem = problem
         self._measuring = case.measuring
         self._ended: list[_Ended] = []
+        self._empty: list[_Ended] = []
         self._own_bytes = 0
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     def prepare(self) -> None:
-        """Make the folder, and execute what --prepare names; a check of the patterns comes before that."""
+        """Make the folder, start an empty program a few times, and execute what --prepare names."""
         problem, measuring = self._problem, self._measuring
         if problem.prepare and measuring.blocks + measuring.warmup_steps > 1:
             raise UserError("--prepare is for one execution in a trial; give --trials instead of --blocks")
         self._folder = tempfile.TemporaryDirectory(prefix="benchmarker-program-")
+        self._empty = [_executed(["true"], os.environ) for _ in range(STARTS)]
         self._beside("prepare", problem.prepare)
 
     def block(self, steps: int) -> int:
         """Execute the program once, in a session of its own, and wait for it; returns its duration in ns."""
-        words = self._problem.words(self._scratch)
         self._own_bytes = max(self._own_bytes, _peak_bytes(resource.getrusage(resource.RUSAGE_SELF)))
-        begun_ns = time.perf_counter_ns()
-        try:
-            process = subprocess.Popen(
-                words,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-                env={**os.environ, "BENCHMARKER_SCRATCH": self._scratch},
-            )
-        except OSError as error:
-            raise TrialError(f"{words[0]} cannot be executed: {error.strerror}") from error
-        assert process.stdout is not None
-        assert process.stderr is not None
-        outputs = (_Output(process.stdout), _Output(process.stderr))
-        try:
-            _, status, used = os.wait4(process.pid, 0)
-            duration_ns = time.perf_counter_ns() - begun_ns
-            process.returncode = os.waitstatus_to_exitcode(status)
-        finally:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-            out, err = (output.end() for output in outputs)
-            _log(out, err)
-        self._ended.append(_Ended(out, err, used))
-        if process.returncode:
+        ended = _executed(self._problem.words(self._scratch), {**os.environ, "BENCHMARKER_SCRATCH": self._scratch})
+        self._ended.append(ended)
+        if ended.status:
             self._close()
-            raise self._failure(process.returncode, err or out)
-        return duration_ns
+            raise _failure(ended)
+        return ended.duration_ns
 
     def figures(self) -> Sequence[Figure]:
         """Return the figures of the timed executions, and remove the folder; raises `TrialError` if one is not sane."""
@@ -129,11 +115,21 @@ class ProgramExecution(Execution):
             ]
         finally:
             self._close()
-        user, system = OF_SYSTEM
+        of_system = (
+            [one.used.ru_utime for one in timed],
+            [one.used.ru_stime for one in timed],
+            [one.duration_ns / 1e9 for one in self._empty],
+        )
+        return [*(Figure(name, "s", "lower", of) for name, of in zip(OF_SYSTEM, of_system, strict=True)), *found]
+
+    def suspicions(self) -> Sequence[str]:
+        """Return that starting a process is most of what was timed, if it is."""
+        empty_ns = min(one.duration_ns for one in self._empty)
+        own_ns = min(one.duration_ns for one in self._ended)
+        if own_ns > MOSTLY_STARTED * empty_ns:
+            return []
         return [
-            Figure(user, "s", "lower", [one.used.ru_utime for one in timed]),
-            Figure(system, "s", "lower", [one.used.ru_stime for one in timed]),
-            *found,
+            f"it takes {own_ns / 1e6:.2g} ms at best, and an empty program {empty_ns / 1e6:.2g} ms: give it more to do"
         ]
 
     def peak_rss_bytes(self) -> int | str:
@@ -167,15 +163,46 @@ class ProgramExecution(Execution):
         finally:
             self._folder.cleanup()
 
-    def _failure(self, status: int, printed: bytes) -> TrialError:
-        """Return why an execution failed, with the last line that it printed."""
-        lines = printed.decode(errors="replace").split("\n")
-        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
-        said = f": {_printable(last)[:LAST_LINE]}" if last else ""
-        if status > 0:
-            return TrialError(f"the program ended with status {status}{said}", "exception", status)
-        hint = "; the system may have run out of memory" if -status == signal.SIGKILL else ""
-        return TrialError(f"the program was ended by {signal.Signals(-status).name}{hint}{said}", "killed", status)
+
+def _executed(words: Sequence[str], environment: Mapping[str, str]) -> _Ended:
+    """Execute a program, and end what it leaves behind; what it printed is logged, whatever happens."""
+    begun_ns = time.perf_counter_ns()
+    try:
+        process = subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            env=environment,
+        )
+    except OSError as error:
+        raise TrialError(f"{words[0]} cannot be executed: {error.strerror}") from error
+    assert process.stdout is not None
+    assert process.stderr is not None
+    outputs = (_Output(process.stdout), _Output(process.stderr))
+    try:
+        _, status, used = os.wait4(process.pid, 0)
+        duration_ns = time.perf_counter_ns() - begun_ns
+        process.returncode = os.waitstatus_to_exitcode(status)
+    finally:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        out, err = (output.end() for output in outputs)
+        _log(out, err)
+    return _Ended(duration_ns, out, err, process.returncode, used)
+
+
+def _failure(ended: _Ended) -> TrialError:
+    """Return why an execution failed, with the last line that it printed."""
+    lines = (ended.err or ended.out).decode(errors="replace").split("\n")
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    said = f": {_printable(last)[:LAST_LINE]}" if last else ""
+    if ended.status > 0:
+        return TrialError(f"the program ended with status {ended.status}{said}", "exception", ended.status)
+    hint = "; the system may have run out of memory" if -ended.status == signal.SIGKILL else ""
+    name = signal.Signals(-ended.status).name
+    return TrialError(f"the program was ended by {name}{hint}{said}", "killed", ended.status)
 
 
 class _Output:
