@@ -69,6 +69,8 @@ from .library.magic import load_ipython_extension as load_ipython_extension
 from .library.measuring import Measured as Measured
 from .library.measuring import run as run
 from .library.measuring import sweep as sweep
+from .library.profiles.view import Profiled as Profiled
+from .library.profiling import profile as profile
 from .library.reporting import Report as Report
 from .library.reporting import report as report
 from .library.scoring import Scored as Scored

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
@@ -41,6 +41,9 @@ Part = Table | Text | str
 class Result(ABC):
     """What a function of the library returns: the tables, sentences and values that the command of its name prints."""
 
+    most: ClassVar[int] = 0
+    """Rows that are printed of a table that has an order; 0: all."""
+
     @property
     @abstractmethod
     def data(self) -> Any:
@@ -71,12 +74,22 @@ class Result(ABC):
 
     def __repr__(self) -> str:
         """Return the tables and sentences as text."""
-        parts = chain(self.parts(), self.notes)
-        return "\n".join(chain.from_iterable(map(_lines, parts)))
+        return "\n".join(chain.from_iterable(map(_lines, self._printed())))
 
     def _repr_html_(self) -> str:
         """Return the tables and sentences as HTML for a notebook, which needs no network."""
-        return html(chain(self.parts(), self.notes))
+        return html(self._printed())
+
+    def _printed(self) -> Iterator[Part]:
+        """Yield the tables, with their first rows, the sentences and the notes."""
+        for part in chain(self.parts(), self.notes):
+            if isinstance(part, Table):
+                table, more = part.first(self.most, "`.to_pandas()` has")
+                yield table
+                if more:
+                    yield more
+            else:
+                yield part
 
 
 def html(parts: Iterable[Part]) -> str:

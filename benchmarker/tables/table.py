@@ -168,7 +168,7 @@ class Table:
         columns, rows = self._without("print")
         return [column.name for column in columns], [list(map(raw, row)) for row in rows]
 
-    def first(self, top: int) -> tuple[Table, str]:
+    def first(self, top: int, remedy: str = "--top=0 shows") -> tuple[Table, str]:
         """Return an ordered table with its first rows, and what is said of the others, if any; 0 keeps all rows."""
         if not (self.ordered and 0 < top < len(self.rows)):
             return self, ""
@@ -178,7 +178,7 @@ class Table:
             at = next(at for at, column in enumerate(self.columns) if column.name == name)
             total = sum(value for row in self.rows[top:] if isinstance(value := raw(row[at]), int | float))
             said += f", {cell_text(total, self.columns[at])} {whole}".rstrip()
-        return replace(self, rows=self.rows[:top]), f"{said}; --top=0 shows all"
+        return replace(self, rows=self.rows[:top]), f"{said}; {remedy} all"
 
     def _without(self, only: str) -> tuple[tuple[Column, ...], tuple[tuple[Cell, ...], ...]]:
         kept = [at for at, column in enumerate(self.columns) if column.only != only]

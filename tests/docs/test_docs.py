@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gzip
 import inspect
 import re
 import runpy
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import profiles
 from support.commands import parsed
 
 import benchmarker
@@ -45,12 +47,26 @@ def test_every_public_name_stands_once_in_api_md() -> None:
 
 
 def test_the_program_of_api_md_runs_and_compares(tmp_path: Path) -> None:
-    (block,) = re.findall(r"^```python\n(.*?)^```", page("api.md"), flags=re.MULTILINE | re.DOTALL)
+    block, _ = re.findall(r"^```python\n(.*?)^```", page("api.md"), flags=re.MULTILINE | re.DOTALL)
     (tmp_path / "script.py").write_text(block)
     done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[0].startswith("fp32 in numpy on cpu")
     assert re.search(r"^\['(faster|slower|same|undecided)'\]$", done.stdout, flags=re.MULTILINE)
     assert (tmp_path / "gemm.png").exists() or "step_time_median_s" in done.stdout
+
+
+def test_the_profile_of_api_md_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, block = re.findall(r"^```python\n(.*?)^```", page("api.md"), flags=re.MULTILINE | re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    Path("trace.json.gz").write_bytes(gzip.compress(profiles.torch_json()))
+    Path("script.py").write_text(block)
+    runpy.run_path("script.py")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split()[:3] == ["category", "count", "busy"]
+    assert lines[-2] == "100% of the busy time are matrix products"
+    assert lines[-1] in ("host-bound", "kernel-bound")
 
 
 def test_every_kind_of_address_stands_in_plugins_md() -> None:

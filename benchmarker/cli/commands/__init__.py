@@ -89,6 +89,7 @@ MEANT = {
     **dict.fromkeys(("sensors", "watch"), "power"),
 }
 """Words that no command is called by, but a user may try, each with the command that it means."""
+_VIEWS = ("kernels", "ops", "scopes", "gemms", "idle", "path", "memory", "ranks")
 MODULES = {
     "sweep": "run",
     "new": "plan",
@@ -97,8 +98,7 @@ MODULES = {
     **dict.fromkeys(("nodes run", "nodes show"), "nodes"),
     **dict.fromkeys(("suite list", "suite run", "suite check"), "suite.suites"),
     **dict.fromkeys(("bundle create", "bundle verify", "bundle unpack"), "bundle"),
-    **dict.fromkeys(("profile kernels", "profile ops"), "profile.statistics"),
-    **dict.fromkeys(("profile idle", "profile path", "profile memory"), "profile.timeline"),
+    **{f"profile {view}": "profile.views" for view in _VIEWS},
     **dict.fromkeys(("profile export", "profile import"), "profile.files"),
 }
 """The modules of the commands that share one; `suite score` alone is in `suite/score.py`."""

@@ -10,6 +10,7 @@ import click
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import ALL, Output, View, most_notes, output_options, verbose_option
+from benchmarker.cli.display.profiles import profile_output
 from benchmarker.cli.options.judging import judging_options, status_of, verdicts_of
 from benchmarker.cli.options.results import pool_option, results_argument, tell_unread
 from benchmarker.cli.options.types import Choice, File
@@ -122,12 +123,8 @@ def command(
 
 def _compare_traces(traces: list[Path], level: Level, given: list[str], view: View) -> Output:
     """Return what differs between two traces."""
-    from benchmarker.cli.display.profile_difference import difference_output
-    from benchmarker.cli.display.profile_filters import Filters
-
     if len(traces) != 2:
         raise UserError("compare shows what differs between two traces; give two, or records")
     if given:
         raise UserError(f"one trace of each side gives no verdict: leave {', '.join(given)} out, or compare records")
-    by = ["leaf", "phase"] if level == "scope" else ["name", "category"]
-    return difference_output(traces, by, Filters(), top=view.top, wide=view.wide)
+    return profile_output("scopes" if level == "scope" else "kernels", traces, view)

@@ -12,12 +12,12 @@ import click
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import Output, output_options
-from benchmarker.cli.display.profiles import frame_table, plain
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.results import result_argument
 from benchmarker.cli.options.types import Integer
 from benchmarker.display.energy import why_nothing
 from benchmarker.display.machine import HEADINGS, amount
+from benchmarker.display.profiles import frame_table, plain
 from benchmarker.display.result import Part
 from benchmarker.formatting import clean, count
 from benchmarker.power.live import label

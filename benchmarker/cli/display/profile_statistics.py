@@ -1,66 +1,30 @@
-"""Statistics of a profile, a line for each kernel or op: the options, the table, and its form for print."""
+"""Statistics of a profile, a line for each kernel or op: their options, and their form for print."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import TOP, Output, View, output_options
-from benchmarker.cli.display.profile_difference import difference_output
-from benchmarker.cli.display.profile_filters import filter_options
-from benchmarker.cli.display.profiles import (
-    SHARES,
-    causal_option,
-    column_of,
-    frame_table,
-    from_result,
-    headline,
-    notes_on,
-    overview,
-    plain,
-    warnings,
-)
+from benchmarker.cli.display.output import Output, View, output_options
+from benchmarker.cli.display.profiles import causal_option, filter_options, profile_of, profile_output
 from benchmarker.cli.options.types import Choice
-from benchmarker.display.result import Part
+from benchmarker.display.profiles import frame_table, overview, warnings
 from benchmarker.formatting import scale
-from benchmarker.tables.layout import shown
+from benchmarker.library.profiles.statistics import Sort, Statistics
+from benchmarker.library.profiles.view import TOP
 from benchmarker.tables.table import Column, Filled, Table
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from benchmarker.cli.display.profile_filters import Filters
-    from benchmarker.records.profile import Trace
-    from benchmarker.traces.formats.aten_cost import Causal
-    from benchmarker.traces.ingest import Ingested
-    from benchmarker.traces.wall_time import Bound
+    from benchmarker.library.profiling import View as Name
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-SORTS = ("busy", "total", "self", "count", "mean", "median", "max", "name")
-_WIDE = ("mean_ns", "p5_ns", "p95_ns", "min_ns", "std_ns", "flops", "bytes")
-"""Columns that a table shows only with --wide."""
-_DROPPED = (
-    *("min", "p95", "p5", "std", "mean", "flops", "bytes", "rule", "flop/byte", "bytes/s", "flop/s", "program"),
-    *("launch", "median", "self", "max", "total", "track", "phase", "category", "count"),
-)
-"""Columns that a narrow terminal does not show, the least important first."""
-_HEADINGS = {
-    "flop_per_s": "flop/s",
-    "bytes_per_s": "bytes/s",
-    "intensity": "flop/byte",
-    "flops_share": "of time",
-    "bytes_share": "of time",
-}
 _OF_A_CALL = ("mean", "median", "min", "max", "std")
 """Times of a call in formats for print, which have the same unit."""
-
-
-_WIDE_HELP = "Show all columns: mean, percentiles, minimum, standard deviation, FLOPs, bytes."
 
 
 def statistics_options(function: _F) -> _F:
@@ -71,7 +35,7 @@ def statistics_options(function: _F) -> _F:
             top=TOP,
             written=True,
         ),
-        click.option("--sort", type=Choice(SORTS), help=f"Column to sort by. [default: {SORTS[0]}]"),
+        click.option("--sort", type=Choice(get_args(Sort)), help="Column to sort by. [default: busy]"),
         causal_option,
         filter_options,
         click.argument("results", metavar="RESULT [RESULT]", nargs=-1, required=True, type=click.Path(path_type=Path)),
@@ -80,72 +44,31 @@ def statistics_options(function: _F) -> _F:
     return function
 
 
-def statistics(
-    results: Sequence[Path],
-    columns: Sequence[str],
-    filters: Filters,
-    describe: Callable[[Ingested], tuple[pd.DataFrame, Bound | None]],
-    column: str = "name",
-    *,
-    causal: Causal | None,
-    sort: str | None,
-    top: int,
-    title: str | None,
-    view: View,
-) -> Output:
-    """Return the statistics of one profile that `describe` returns, or what differs between two by `columns`.
+def statistics(name: Name, /, results: Sequence[Path], title: str | None, view: View, **options: Any) -> Output:
+    """Return the statistics of one profile, or what differs between two.
 
-    `--name` is searched in `column`. Raises `UserError` if there are more than two, or if an option applies only to
-    one.
+    Raises `UserError` if an option applies only to one.
     """
     if title is not None and view.form in ("json", "csv"):
         raise UserError(f"--{view.form} and --title exclude each other; give one of them")
     is_for_print = title is not None or view.form not in (None, "json", "csv")
-    if len(results) > 2:
-        raise UserError(f"{len(results)} RESULTs were given; name one to show it, or two to see what differs")
-    if len(results) == 2:
-        if is_for_print or view.output:
-            raise UserError("--format, --title and --output show one RESULT; name one, or leave them out")
-        return difference_output(
-            results, columns, filters, column=column, causal=causal, sort=sort, top=top, wide=view.wide
-        )
-    ingested = from_result(results[0], causal)
-    table, bound = describe(ingested)
-    sort = sort or SORTS[0]
-    by = next((name for name in (sort, f"{sort}_ns") if name in table), None)
-    if by:  # otherwise keep the table's own order
-        table = table.sort_values(by, ascending=sort == "name", kind="stable", ignore_index=True)
-    parts: Iterable[Part] = ["nothing in the profile matches"]
-    whole = _table(table, wide=view.wide)
-    if is_for_print and len(table):
-        parts = [_for_print(table, whole.first(top)[1], ingested.trace, bound, title, top, wide=view.wide)]
-    elif len(table):
-        parts = [*headline(ingested.trace, bound), whole]
-    notes = [] if is_for_print else notes_on([ingested.trace], [""])  # a table for print has its own
-    return Output(parts, plain(table[: top or None]), csv=whole, notes=notes)
+    if len(results) == 2 and (is_for_print or view.output):
+        raise UserError("--format, --title and --output show one RESULT; name one, or leave them out")
+    if not is_for_print:
+        return profile_output(name, results, view, **options)
+    made = profile_of(name, results, **options)
+    assert isinstance(made, Statistics)
+    return Output([_for_print(made, title, view)] if len(made.frame) else made.parts())
 
 
-def _table(table: pd.DataFrame, *, wide: bool) -> Table:
-    """Return the statistics, with the main columns unless `wide`."""
-    kept = table.dropna(axis=1, how="all")
-    kept = kept.drop(columns=[name for name in SHARES if name in kept and (kept[name].dropna() == 1).all()])
-    if not wide:
-        kept = kept.drop(columns=[name for name in _WIDE if name in kept])
-        if "busy_ns" in kept:
-            same = [name for name in ("total_ns", "self_ns") if (kept[name] == kept["busy_ns"]).all()]
-            kept = kept.drop(columns=same)
-    columns = {name: column_of(name, heading) for name, heading in _HEADINGS.items()}
-    summed = ("share", "of the busy time") if "share" in table else None
-    return frame_table(table, printed=list(kept), columns=columns, wide=wide, drop=_DROPPED, summed=summed)
-
-
-def _for_print(
-    table: pd.DataFrame, more: str, trace: Trace, bound: Bound | None, title: str | None, top: int, *, wide: bool
-) -> Table:
+def _for_print(made: Statistics, title: str | None, view: View) -> Table:
     """Lay the first lines out for print: names, calls, times, and grid and block where the profile has them."""
-    chosen = table[: top or None]
+    from benchmarker.tables.layout import shown  # with SciPy
+
+    chosen = made.frame[: view.top or None]
+    _, more = made.table().first(view.top)
     texts = chosen[[name for name in chosen.columns[: list(chosen.columns).index("count")] if name != "launch"]]
-    named = frame_table(texts, wide=wide)
+    named = frame_table(texts, wide=view.wide)
     columns: list[Filled] = [
         (Column(column.name), of) for column, of in zip(named.columns, zip(*named.rows, strict=True), strict=True)
     ]
@@ -165,7 +88,7 @@ def _for_print(
         tuple(zip(*(of for _, of in columns), strict=True)),
         title=title or "",
         labels=labels,
-        notes=tuple(filter(None, [overview(trace, bound), more.partition(";")[0], *warnings(trace)])),
+        notes=tuple(filter(None, [overview(made.trace, made.bound), more.partition(";")[0], *warnings(made.trace)])),
         drop=tuple(column.heading for column, _ in columns[:labels:-1]),
     )
 

@@ -8,7 +8,7 @@ import pytest
 from support import profiles
 from support.launched import step, trace, work
 
-from benchmarker.cli.commands.profile.timeline import NO_DEVICE
+from benchmarker.library.profiles.timeline import NO_DEVICE
 
 
 @pytest.fixture

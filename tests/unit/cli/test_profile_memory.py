@@ -7,7 +7,7 @@ import json
 import pytest
 from support.launched import allocation, host, step, trace, work
 
-from benchmarker.cli.commands.profile.timeline import NO_MEMORY
+from benchmarker.library.profiles.timeline import NO_MEMORY
 
 
 @pytest.fixture

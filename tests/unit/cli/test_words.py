@@ -13,8 +13,8 @@ from support.records import make_record
 from unit.bundles.test_bundle import RUN, make_run, members, rebuild
 
 from benchmarker.cli.commands import LINES
-from benchmarker.cli.display.profiles import cell
 from benchmarker.display.machine import machine_rows
+from benchmarker.display.profiles import cell
 from benchmarker.formatting import count, duration_s, one_line, si
 from benchmarker.machine.gpus import Gpu
 

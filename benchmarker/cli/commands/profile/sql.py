@@ -14,10 +14,10 @@ import msgspec
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import Output, output_options
-from benchmarker.cli.display.profiles import notes_on
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.results import results_argument
 from benchmarker.cli.options.types import File
+from benchmarker.display.profiles import notes_on
 from benchmarker.formatting import clean, count
 from benchmarker.tables.table import Column, Shown, Table
 

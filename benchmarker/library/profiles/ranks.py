@@ -1,25 +1,24 @@
-"""`benchmarker profile ranks`."""
+"""The view `ranks`: the ranks of a distributed program side by side."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
+from msgspec import Struct
 
-from benchmarker.cli.display.output import TOP, Output, output_options
-from benchmarker.cli.display.profiles import notes_on
-from benchmarker.cli.display.progress import working
-from benchmarker.cli.options.results import results_argument
+from benchmarker.display.profiles import notes_on
 from benchmarker.display.result import Part, Text
 from benchmarker.formatting import count, si
+from benchmarker.library.profiles.view import Tables
 from benchmarker.tables.table import NOTHING, Cell, Column, Shown, Table, number
 
 if TYPE_CHECKING:
-    from benchmarker.traces.ranks import CollectiveTime, Ranks, RankTime
+    from benchmarker.traces.ranks import CollectiveTime, RankTime
+    from benchmarker.traces.ranks import Ranks as Compared
 
 _ALL = 0.995
 """A smaller part of the time of communication that is compared is not all of it."""
@@ -28,38 +27,32 @@ _OF_COLLECTIVES = ("group", "alg bw", "ranks", "waiting", "count")
 """Columns that a narrow terminal does not show, the least important first."""
 
 
-@click.command("ranks")
-@results_argument
-@output_options(top=TOP)
-def command(results: tuple[Path, ...]) -> Output:
-    """Compare the ranks of a distributed program: compute, communication, waiting, and the bandwidth of collectives.
+class Ranks(Struct, frozen=True, kw_only=True):
+    """The view `ranks` has no options."""
 
-    RESULT is a trace or an event table of each rank, or a folder of them; of a single trace, each device is a rank.
+    def of(self, results: Sequence[Path]) -> Tables:
+        """Compare the ranks, whose traces are the results or in them."""
+        import pandas as pd
 
-    COMPUTE, EXPOSED (communication without computation) and IDLE add up to WALL; HIDDEN is communication overlapped
-    with computation. WAITING is the time that a rank waited for others inside collectives: how much longer they took
-    than on the rank that started last. LAST is the rank that most often started last. SHORTEST is the median time
-    without waiting, from which the bandwidths are computed; BUS BW is the bus bandwidth of nccl-tests.
-    """
-    from benchmarker.traces.profile_files import profiles, traces_of
-    from benchmarker.traces.ranks import ranks
+        from benchmarker.traces.profile_files import profiles, traces_of
+        from benchmarker.traces.ranks import ranks
 
-    with working("reading"):
         opened = profiles([path for result in results for path in traces_of(result)])
-    names = [str(profile.path) for profile in opened]
-    compared = ranks([profile.ingested for profile in opened], names)
-    notes = notes_on([profile.ingested.trace for profile in opened], names)
-    return Output(_parts(compared), asdict(compared), notes=notes)
+        names = [str(profile.path) for profile in opened]
+        compared = ranks([profile.ingested for profile in opened], names)
+        values = asdict(compared)
+        notes = notes_on([profile.ingested.trace for profile in opened], names)
+        return Tables(frame=pd.DataFrame(values["ranks"]), values=values, printed=[*_parts(compared)], notes=notes)
 
 
-def _parts(compared: Ranks) -> Iterator[Part]:
+def _parts(compared: Compared) -> Iterator[Part]:
     yield from _answer(compared)
     yield from _tables(compared)
     for note in compared.notes:
         yield Text(f"note: {note}", "  ")
 
 
-def _tables(compared: Ranks) -> Iterator[Part]:
+def _tables(compared: Compared) -> Iterator[Part]:
     """Yield a line for each rank, and one for each collective."""
     yield Table.of(_RANK, [_of_rank(rank) for rank in compared.ranks], drop=_OF_RANKS)
     if compared.collectives:
@@ -68,7 +61,7 @@ def _tables(compared: Ranks) -> Iterator[Part]:
         yield Table.of(_COLLECTIVE, rows, drop=_OF_COLLECTIVES, cut=["group"], ordered=True)
 
 
-def _answer(compared: Ranks) -> Iterator[Part]:
+def _answer(compared: Compared) -> Iterator[Part]:
     """Yield which rank the others wait for, and what to know about it."""
     wall = sum(rank.wall_ns for rank in compared.ranks)
     waited = sum(rank.waiting_ns for rank in compared.ranks)

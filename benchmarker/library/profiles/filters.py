@@ -1,39 +1,33 @@
-"""Options that choose among the work of a profile, shared by its tables."""
+"""Options that choose among the work of a profile."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import click
+from msgspec import Meta, Struct
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.options.types import Choice, Integer
 from benchmarker.comparing.profiled_parts import OUTSIDE
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_F = TypeVar("_F", bound=Callable[..., Any])
 UNKNOWN = "unknown"
-device_option = click.option("--device", help="Show only this device: gpu:0, cpu, ...")
-step_option = click.option("--step", type=Integer(min=0), help="Show only this profiled step; the first is 0.")
+Phase = Literal["forward", "backward", "remat", "unknown"]
+Step = Annotated[int, Meta(ge=0)]
 
 
-@dataclass(frozen=True, slots=True)
-class Filters:
+class Filters(Struct, frozen=True, kw_only=True):
     """What the work that a table shows must be; None: anything."""
 
     name: str | None = None
     category: str | None = None
     scope: str | None = None
-    phase: str | None = None
+    phase: Phase | None = None
     device: str | None = None
     stream: str | None = None
-    step: int | None = None
+    step: Step | None = None
 
     def events(self, events: pd.DataFrame, column: str = "name") -> pd.DataFrame:
         """Return the event table in which only the chosen rows are work; `--name` is searched in `column`.
@@ -67,29 +61,6 @@ class Filters:
         number = events["kind"].cat.codes.to_numpy().copy()
         number[rows.index[~chosen]] = len(kinds) - 1
         return events.assign(kind=words(number, kinds))
-
-
-def filter_options(function: _F) -> _F:
-    """Add the options to a command, which gets them as `filters`."""
-
-    @wraps(function)
-    def command(*args: Any, **given: Any) -> Any:
-        own = {field: given.pop(field) for field in Filters.__dataclass_fields__}
-        return function(*args, filters=Filters(**own), **given)
-
-    for option in (
-        step_option,
-        click.option("--stream", help="Show only this stream or thread."),
-        device_option,
-        click.option("--phase", type=Choice(["forward", "backward", "remat", UNKNOWN]), help="Show only this phase."),
-        click.option("--scope", help="Show only what is attributed to this scope."),
-        click.option("--category", metavar="NAME", help="Show only this category: gemm, memory, ..."),
-        click.option(
-            "--name", metavar="PATTERN", help="Show only names that match this regular expression, ignoring case."
-        ),
-    ):
-        command = option(command)
-    return command  # type: ignore[return-value]
 
 
 def _pattern(text: str) -> re.Pattern[str]:

@@ -1,25 +1,22 @@
-"""`benchmarker profile scopes`."""
+"""The view `scopes`: the time of each scope, of one profile or of several side by side."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-import click
+from msgspec import structs
 
-from benchmarker.cli.display.output import TOP, Output, output_options
-from benchmarker.cli.display.profile_difference import difference_output
-from benchmarker.cli.display.profile_filters import UNKNOWN, filter_options
-from benchmarker.cli.display.profiles import cell, frame_table, headline, notes_on, plain
-from benchmarker.cli.display.progress import working
-from benchmarker.cli.options.results import pool_option, results_argument
-from benchmarker.cli.options.types import Choice
 from benchmarker.comparing.profiled_parts import OUTSIDE
+from benchmarker.display.profiles import cell, frame_table, headline, notes_on
 from benchmarker.display.result import Part, Text
 from benchmarker.formatting import clean
+from benchmarker.library.profiles.difference import difference
+from benchmarker.library.profiles.filters import UNKNOWN, Filters
+from benchmarker.library.profiles.view import Profiled
 from benchmarker.records.profile import Scope
 from benchmarker.tables import terminal
 from benchmarker.tables.shortening import factored
@@ -28,85 +25,85 @@ from benchmarker.tables.table import Table
 if TYPE_CHECKING:
     import pandas as pd
 
-    from benchmarker.cli.display.profile_filters import Filters
     from benchmarker.records.profile import Trace
     from benchmarker.traces.ingest import Ingested
     from benchmarker.traces.profile_files import Profile
 
-_SORTS = ("root", "inclusive", "scope")
-DROPPED = ("pure", "any", "expected", "ran", "each", "purity", "phase")
+ScopesSort = Literal["root", "inclusive", "scope"]
+_DROPPED = ("pure", "any", "expected", "ran", "each", "purity", "phase")
 """Columns that a narrow terminal does not show, the least important first."""
 _KNOWN = 30
 """Number of scope names that are listed if none matches the request."""
 
 
-@click.command("scopes")
-@results_argument
-@filter_options
-@click.option("--sort", type=Choice(_SORTS), help="Column to sort by. [default: root]")
-@pool_option
-@output_options(top=TOP)
-def command(
-    results: tuple[Path, ...],
-    filters: Filters,
-    sort: str | None,
-    top: int,
-    pool: bool,
-    wide: bool,
-) -> Output:
-    """Show the time of each scope in a profile; for several, the times per step side by side.
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class TimesOfScopes(Profiled):
+    """The scopes of profiles. `configuration` is that of each profile by its name, `known` are names of scopes."""
 
-    Of several profiles, each configuration has a column, with medians over its trials. Of several folders, each is a
-    side, with columns of its own.
+    traces: Sequence[Trace]
+    configuration: Mapping[str, str]
+    known: Sequence[str]
 
-    With two RESULTs that are not folders, the table shows which scopes were added, are gone, or take more or less time
-    in the second, and their part of the whole difference, per step if both have steps.
+    def rows(self, top: int = 0) -> Any:
+        """Return all rows."""
+        return super().rows()
 
-    INCLUSIVE is the busy time of all work beneath the scope, also in scopes within it. ROOT is that of the work in the
-    scope itself; SHARE, EACH and STEP are of ROOT. RAN is how often the scope ran, EXPECTED how often it should have.
+    def parts(self, *, wide: bool = False, top: int = 0) -> Iterator[Part]:
+        """Yield the table of one profile, or each configuration's times beside those of the others."""
+        if not len(self.frame):
+            yield f"no scope matches; there are: {', '.join(self.known)}"
+        elif len(self.traces) == 1:
+            yield from _alone(self.frame.drop(columns="result"), self.traces[0])
+        else:
+            yield from _side_by_side(self.frame, self.configuration, top, wide=wide)
 
-    A compiler may fuse instructions of several scopes into one kernel. ROOT attributes such a kernel to the scope of
-    its root instruction, so these times add up. ANY is the time of all kernels that contain an instruction of the
-    scope, PURE the time of those that contain nothing else.
+    def table(self, *, wide: bool = False) -> Table:
+        """Return the whole table."""
+        return frame_table(self.frame)
 
-    RESULT is a record of a profiled trial, an event table, a profiler's trace file, or a folder of records.
-    """
-    import pandas as pd
 
-    if len(results) == 2 and not any(result.is_dir() for result in results):
-        by = ["leaf", "phase"]
-        return difference_output(results, by, filters, sort=sort, top=top, wide=wide)
-    sort = sort or _SORTS[0]
-    with working("reading"):
+class Scopes(Filters, frozen=True, kw_only=True):
+    """Options of the view `scopes`."""
+
+    sort: ScopesSort | None = None
+    pool: bool = False
+
+    def of(self, results: Sequence[Path]) -> Profiled:
+        """Return the scopes of all profiles, or what differs between two."""
+        import pandas as pd
+
         from benchmarker.traces.profile_files import configurations, names, profiles
 
-        opened = profiles(results, pool=pool)
-    _, short = factored(names(opened))
-    table = pd.DataFrame(
-        [
-            {"result": name, **row}
-            for name, profile in zip(names(opened), opened, strict=True)
-            for row in _rows(profile.ingested, filters)
-        ]
-    )
-    parts: Iterable[Part] = [f"no scope matches; there are: {', '.join(_known(opened))}"]
-    if len(table):
-        column = sort if sort in table else f"{sort}_ns"
-        table = table.sort_values(column, ascending=sort == "scope", kind="stable", ignore_index=True)
-        if len(opened) == 1:
-            parts = _output(table.drop(columns="result"), opened[0].ingested.trace)
-        else:
-            configuration = dict(zip(names(opened), configurations(opened), strict=True))
-            parts = _side_by_side(table, configuration, top, wide=wide)
-    whole = frame_table(table)
-    return Output(parts, plain(table), csv=whole, notes=notes_on([profile.ingested.trace for profile in opened], short))
+        if len(results) == 2 and not any(result.is_dir() for result in results):
+            return difference(results, ["leaf", "phase"], self, sort=self.sort)
+        sort = self.sort or "root"
+        opened = profiles(results, pool=self.pool)
+        named = names(opened)
+        frame = pd.DataFrame(
+            [
+                {"result": name, **row}
+                for name, profile in zip(named, opened, strict=True)
+                for row in _rows(profile.ingested, self)
+            ]
+        )
+        if len(frame):
+            column = sort if sort in frame else f"{sort}_ns"
+            frame = frame.sort_values(column, ascending=sort == "scope", kind="stable", ignore_index=True)
+        traces = [profile.ingested.trace for profile in opened]
+        return TimesOfScopes(
+            frame=frame,
+            traces=traces,
+            configuration=dict(zip(named, configurations(opened), strict=True)),
+            known=_known(opened),
+            notes=notes_on(traces, factored(named)[1]),
+        )
 
 
 def _rows(ingested: Ingested, filters: Filters) -> list[dict[str, Any]]:
     """Return a line for each scope and phase; those with work only in scopes within them come last."""
     from benchmarker.traces.summary import inclusive, scopes
 
-    lines = replace(filters, scope=None, phase=None)
+    lines = structs.replace(filters, scope=None, phase=None)
     events = lines.events(ingested.events)
     whole = events is ingested.events
     of = ingested.scopes if whole else scopes(events, ingested.trace.steps, {}) if len(events) else []
@@ -142,11 +139,11 @@ def _known(opened: Sequence[Profile]) -> list[str]:
     return [clean(name) for name in names[:_KNOWN]] + ["…"] * (len(names) > _KNOWN)
 
 
-def _output(table: pd.DataFrame, trace: Trace) -> Iterator[Part]:
+def _alone(table: pd.DataFrame, trace: Trace) -> Iterator[Part]:
     yield from headline(trace)
     alike = (table["any_ns"] == table["root_ns"]) & (table["pure_ns"] == table["root_ns"])
     shown = table.dropna(axis=1, how="all").drop(columns=["any_ns", "pure_ns", "purity"] if alike.all() else [])
-    yield frame_table(table, printed=list(shown), drop=DROPPED, cut=["scope"])
+    yield frame_table(table, printed=list(shown), drop=_DROPPED, cut=["scope"])
     if (fused := table[(table["pure_ns"] == 0) & (table["any_ns"] > 0)])["scope"].any():
         remedy = "" if trace.separable else "; --separable avoids some of this fusion"
         yield Text(f"fused, not separable: {', '.join(dict.fromkeys(fused['scope']))}{remedy}", "  ")

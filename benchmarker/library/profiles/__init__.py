@@ -1,0 +1,1 @@
+"""The views of a profile: which options each has, and the tables that it makes."""
