@@ -48,9 +48,7 @@ def build_workload(problem: Program, case: Case) -> Workload:
     return Workload(
         step=no_step,
         outputs=lambda _: {},
-        exact=lambda: (
-            "a program is held to the patterns that --sanity gives" if problem.sanity else "no --sanity is given"
-        ),
+        exact=lambda: SANE if problem.sanity else UNCHECKED,
         counted=Counted(flops=None, bytes=None, samples=1, source=None),
         execution=execution,
         suspicions=execution.suspicions,
