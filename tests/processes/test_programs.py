@@ -160,6 +160,7 @@ def test_a_program_that_fails_says_how(measured, options, line, kind, status, me
         (("--figure=a[s,more]=(b)", "--", "true"), "'more' is none of higher, lower, last, mean, all"),
         (("--figure=user_time_s=(b)", "--", "true"), "there is a figure user_time_s already"),
         (("--sanity=(", "--", "true"), "is not a regular expression"),
+        (("--prepare=cp {file} .", "--", "true"), "--prepare: the command line of the program has no {file}"),
         (("--devices=2", "--", "true"), "omit --devices=2"),
         (("--threads=2", "--", "true"), "--threads=2 was set, but program cannot report its thread count here"),
     ],

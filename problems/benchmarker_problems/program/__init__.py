@@ -97,6 +97,10 @@ class Program(Problem):
         for line in self.sanity.splitlines():
             pattern_of("sanity", line)
         declared(self.figure)
+        for option in ("prepare", "cleanup"):
+            names = {name for name in PLACE.findall(getattr(self, option)) if not name.startswith("{")}
+            if unknown := sorted(names - {*self.places, SCRATCH}):
+                raise UserError(f"--{option}: the command line of the program has no {{{unknown[0]}}}")
         self.words()
 
     def scopes(self, mode: Mode) -> Mapping[str, int]:
