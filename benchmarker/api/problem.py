@@ -118,7 +118,7 @@ CountedBy = Literal["formula", "torch", "xla"]
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Work of one step that is known only where it runs; FLOPs and bytes as in `Cost`, None where nothing tells them.
+    """Work of one step that is known only where it runs; as in `Cost`, None where nothing tells it.
 
     `source` says what tells the FLOPs, None if nothing does.
     """
@@ -127,6 +127,7 @@ class Counted:
     bytes: int | None
     samples: int
     source: CountedBy | None
+    tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +289,9 @@ class Problem(ABC):
     frameworks: ClassVar[tuple[str, ...] | None] = None
     """Frameworks that the problem is for; None for all that have an implementation."""
     source: ClassVar[Source | None] = None
-    """The user's file that the problem is, None for a plugin."""
+    """The user's file that the problem is, or the version of the library that has it; None for a plugin."""
+    distributions: ClassVar[tuple[str, ...]] = ()
+    """Distributions besides the framework's that a step runs, such as `transformers`; records have their versions."""
 
     @abstractmethod
     def scopes(self, mode: Mode) -> Mapping[str, int]:

@@ -16,7 +16,7 @@ from msgspec.structs import fields
 from benchmarker.api.case import EXECUTIONS, Case, Measuring
 from benchmarker.api.problem import FUNCTION, ONCE, is_program
 from benchmarker.hooks import parameters, registry
-from benchmarker.records.factors import DEFAULTS, SOURCE, Factors, Value, label, text, varying
+from benchmarker.records.factors import DEFAULTS, Factors, Value, label, text, varying
 from benchmarker.records.sides import SIDE
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def title(case: Factors, without: Collection[str] = ()) -> str:
     """
     if own := _own_title(case):
         return own
-    mode, head = str(case["mode"]), label(case, [FUNCTION]) if SOURCE in case else str(case["problem"])
+    mode, head = str(case["mode"]), label(case, [FUNCTION]) if FUNCTION in case else str(case["problem"])
     params = label(case, [name for name in _params(case) if name not in without])
     return " ".join(filter(None, [head, mode * (mode != "inference"), params]))
 
@@ -180,7 +180,7 @@ def _shared(same: Factors, head: str, programs: bool) -> str:
 
 def _params(case: Factors) -> list[str]:
     """Return the names of the problem's parameters; the function of a user's file is part of its name."""
-    others = (*_OTHERS, *_TITLED, *([FUNCTION] if SOURCE in case else []))
+    others = (*_OTHERS, *_TITLED, FUNCTION)
     return [name for name in case if name not in others]
 
 

@@ -71,6 +71,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "framework": ("describe_framework", "make_framework"),
     "problem": ("define_problem",),
     "source": ("define_problem", "write_example"),
+    "library": ("define_problem",),
     "workload": ("describe_workload", "build_workload"),
     "meter": ("make_meter",),
     "metric": ("derive_metrics",),
@@ -128,12 +129,14 @@ def source_file(problem: str) -> Path | None:
 
 
 def _of_source(address: str) -> Plugin | None:
-    """Return the plugin that makes a problem, or its workload, of a file or a program that is named as a problem."""
+    """Return the plugin that makes a problem, or its workload, of a library, file or program named as a problem."""
     kind, _, name = address.partition(".")
+    if kind not in ("problem", "workload"):
+        return None
     problem, _, framework = name.rpartition(".") if kind == "workload" else (name, "", "")
     usual = Path("functions.py") if problem == IN_PROCESS else Path("any.program") if is_program(problem) else None
     file = usual or source_file(problem)
-    plugin = scan(tuple(sys.path)).get(f"source{file.suffix}") if file and kind in ("problem", "workload") else None
+    plugin = scan(tuple(sys.path)).get(f"source{file.suffix}" if file else f"library.{problem}")
     return plugin and replace(plugin, address=address, module=".".join(filter(None, [plugin.module, framework])))
 
 
@@ -155,8 +158,8 @@ def scan(path: tuple[str, ...]) -> dict[str, Plugin]:
         if plugin.kind not in KINDS or not plugin.name or (plugin.kind == "workload" and "." not in plugin.name):
             raise UserError(
                 f"{plugin.distribution} registers {plugin.address!r}, which is not a valid address; addresses are "
-                "framework.NAME, problem.NAME, source.SUFFIX, workload.PROBLEM.FRAMEWORK, meter.NAME, metric.NAME, "
-                "launcher.NAME"
+                "framework.NAME, problem.NAME, source.SUFFIX, library.NAME, workload.PROBLEM.FRAMEWORK, "
+                "meter.NAME, metric.NAME, launcher.NAME"
             )
         if ":" in plugin.module:
             raise UserError(
@@ -194,8 +197,8 @@ def find(address: str) -> Plugin:
 
 
 def implementing(name: str) -> list[str]:
-    """Return the frameworks that have an implementation of a problem; of what a user wrote, those that it is for."""
-    if is_program(name) or source_file(name):
+    """Return the frameworks that have an implementation of a problem; of a library or file, those that it is for."""
+    if _of_source(f"problem.{name}"):
         return list(problem(name).frameworks or ())
     names = (plugin.name.rpartition(".") for plugin in registered("workload").values())
     return [framework for of, _, framework in names if of == name]

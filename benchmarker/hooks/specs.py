@@ -54,8 +54,9 @@ def make_framework(device: str, precision: str, threads: int | None, profiling: 
 def define_problem(name: str, path: Path | None) -> type[Problem]:
     """Return the class of the problem, without importing a framework; called when a command names the problem.
 
-    Implemented by `problem.NAME`: `return Gemm`; and by `source.SUFFIX` for each file with this suffix that a user
-    names as a problem, with its `name` as the user wrote it and its `path`, which is None for a plugin.
+    Implemented by `problem.NAME`: `return Gemm`; by `library.NAME` for the models of a library; and by `source.SUFFIX`
+    for each file with this suffix that a user names as a problem, with its `name` as the user wrote it and its `path`,
+    which is None for a plugin.
     """
     raise NotImplementedError
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Collection
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -139,7 +140,7 @@ class Bench:
                 lowest=precision.lowest,
                 settings=dict(self.framework.settings()),
             ),
-            libraries=dict(info.libraries),
+            libraries={**info.libraries, **{name: metadata.version(name) for name in self.problem.distributions}},
             variables=_variables(info.variables),
             threads=self.threads,
         )

@@ -257,7 +257,7 @@ def _build_one(group: Group, stages: Stages) -> None:
     inputs, recomputed_flops = group.build()
     counted = group.runner.workload.counted
     work = bench.problem.cost(bench.case.mode, bench.case.precision) if counted is None else counted
-    by_formula = {"tokens": None, **asdict(work)}
+    by_formula = asdict(work)
     if bench.case.independent:
         by_formula = {
             name: value * bench.case.devices if isinstance(value, int) else value for name, value in by_formula.items()

@@ -25,6 +25,7 @@ SERVED = {
     "benchmarker_plugins.frameworks.torch": {"torch"},
     "benchmarker_plugins.meters.amdsmi": {"amd"},
     "benchmarker_plugins.meters.nvml": {"nvidia"},
+    "benchmarker_problems.libraries.transformers.torch": {"transformers"},
     "benchmarker_problems.*.jax": {"jax"},
     "benchmarker_problems.*.torch": {"torch"},
 }

@@ -29,6 +29,7 @@ trials = 2
 measuring.seconds = 0.05
 axes.n = [16, 32]
 """
+GPT2 = '{"n_layer": 1, "n_embd": 48, "n_head": 3, "vocab_size": 101}'
 SHORT = "--trials=1 --seconds=0.05 --power=none"
 QUICK = f"--problem=gemm --m=48 --n=48 {SHORT}"
 TRAINED = f"--problem=gpt2 --n-layer=1 --d-model=48 --vocab-size=101 --seq-len=16 --mode=training {SHORT}"
@@ -122,6 +123,8 @@ SERVED = {
         nodes show a -o nodes.html""",
     "serve": "serve-load --endpoint=URL --rate=20 --prompt-len=4 --new-tokens=3 --seconds=0.4s",
     "trace": "profile sql jax-dp.xplane.pb.gz 'SELECT count(*) FROM events'",
+    "transformers": f"""run --framework=torch --problem=transformers --config=gpt2.json --seq-len=8 {SHORT}
+        list libraries""",
     "nvidia": "power",
     "amd": "power",
 }
@@ -139,6 +142,7 @@ class Environment:
         subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
         shutil.copytree(TRACES, self.work, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
         (self.work / "plan.toml").write_text(PLAN)
+        (self.work / "gpt2.json").write_text(GPT2)
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "BENCHMARKER"))}
         self.variables = {**kept, "XDG_CACHE_HOME": str(folder / "cache"), "COLUMNS": "200"}
 

@@ -22,6 +22,7 @@ PLURALS = {
     "frameworks": "framework",
     "problems": "problem",
     "sources": "source",
+    "libraries": "library",
     "workloads": "workload",
     "meters": "meter",
     "metrics": "metric",

@@ -10,6 +10,7 @@ import importlib.util
 import math
 import random
 import sys
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, make_dataclass
@@ -26,8 +27,43 @@ from benchmarker_problems.own.code import GIVEN, ITEM_SIZE, SEED, Code, read
 from benchmarker_problems.own.example import FRAMEWORKS, SOFTMAX
 
 
+class Foreign(Problem):
+    """A function or model of which only the process that runs it knows the work and the right results."""
+
+    @property
+    @abstractmethod
+    def measured(self) -> str:
+        """The name of the function or model."""
+
+    @property
+    def held_to(self) -> str | None:
+        """The function that its results are held to; None if there is no other."""
+        return None
+
+    @property
+    def code_files(self) -> frozenset[str]:
+        """The names of files that code of the user has."""
+        return frozenset()
+
+    def cost(self, mode: Mode, precision: str) -> Cost:
+        """Raise `UserError`: only a process that runs the code knows the work of a step."""
+        raise UserError(f"the work of {self.measured} is not known before it runs")
+
+    def parts(self, mode: Mode, precision: str) -> Mapping[str, Work]:
+        """Return nothing: the work is not known here."""
+        return {}
+
+    def small(self) -> Self:
+        """Return the same size: unknown code may not work at another, and is checked as it is timed."""
+        return self
+
+    def helper(self, name: str, precision: str) -> Any:
+        """Return `flops`, `bytes`, `samples` or `tokens` of a step, or the `bound` of its error; None if unknown."""
+        return None
+
+
 @dataclass(frozen=True)
-class Own(Problem):
+class Own(Foreign):
     """A function or class of a file; `code` is what the file has, read without running it."""
 
     cost_formula = "flops, bytes and samples as the file defines them; otherwise FLOPs as the framework counts them"
@@ -35,17 +71,14 @@ class Own(Problem):
     code: ClassVar[Code]
     function: str
 
+    @property
+    def measured(self) -> str:
+        """The function."""
+        return self.function
+
     def scopes(self, mode: Mode) -> Mapping[str, int]:
         """Return the function, the only part but for the optimizer."""
         return {self.function: 1, **({"optimizer": 1} if mode == "training" else {})}
-
-    def cost(self, mode: Mode, precision: str) -> Cost:
-        """Raise `UserError`: only a process that runs the file knows the work of a step."""
-        raise UserError(f"the work of {self.code.name} is not known before it runs")
-
-    def parts(self, mode: Mode, precision: str) -> Mapping[str, Work]:
-        """Return nothing: the work is not known here."""
-        return {}
 
     def refuse(self, mode: Mode) -> None:
         """Raise `UserError` for training of anything but a class that has a loss."""
@@ -55,10 +88,6 @@ class Own(Problem):
     def data(self, precision: str, rng: np.random.Generator, batches: int) -> Data:
         """Call `inputs` once for each set, with seeds of its own, and take its arrays to the host."""
         return arguments.taken(self.code.name, [self._arguments(rng) for _ in range(batches)], precision)
-
-    def small(self) -> Self:
-        """Return the same size: code of unknown users may not work at another, and is checked as it is timed."""
-        return self
 
     @property
     def module(self) -> ModuleType | SimpleNamespace:
@@ -100,7 +129,7 @@ class Own(Problem):
         return made
 
     @property
-    def model(self) -> str | None:
+    def held_to(self) -> str | None:
         """The function that the others are held to, `reference` or the first; None if this is the first itself."""
         if "reference" in self.code.helpers:
             return "reference"

@@ -34,6 +34,7 @@ def build_workload(framework: JaxFramework, case: Case, problem: Own, data: Inpu
 
 class _JaxCalls(Calls[Arguments]):
     framework: JaxFramework
+    problem: Own
 
     def made(self, function: str, precision: str) -> Any:
         """Return the function, or the module of flax.nnx, in the type of the precision."""

@@ -27,6 +27,8 @@ def build_workload(framework: Framework, case: Case, problem: Own, data: Inputs)
 
 
 class _NumpyCalls(Calls[Arguments]):
+    problem: Own
+
     def made(self, function: str, precision: str) -> Any:
         """Return the function, or an object of the class."""
         np.random.seed(self.case.seed % 2**32)

@@ -23,6 +23,32 @@ from benchmarker_problems.steps.torch import adamw
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
+def _of_groups(a: torch.Size, b: torch.Size, *args: Any, **kwargs: Any) -> int:
+    """Return the FLOPs of products of which each row, or each term of the sums, belongs to one group."""
+    return 2 * (a.numel() * b[-1] if len(a) == 2 or len(b) == 3 else b.numel() * a[-2])
+
+
+def _of_attention(q: torch.Size, k: torch.Size, v: torch.Size, *args: Any, **kwargs: Any) -> int:
+    """Return the FLOPs of the two products of attention, [batch, heads, length, width] each."""
+    return 2 * q[:-1].numel() * k[-2] * (q[-1] + v[-1])
+
+
+def _of_its_backward(of_result: torch.Size, *several: Any, **kwargs: Any) -> int:
+    """Return the FLOPs of the four products of its backward pass, without what a kernel repeats."""
+    return 2 * _of_attention(*several)
+
+
+_aten = torch.ops.aten
+_ATTENTION = [f"_scaled_dot_product_{kind}" for kind in ("flash_attention", "efficient_attention", "cudnn_attention")]
+_ATTENTION += ["_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_fused_attention_overrideable"]
+FORMULAS = {
+    _aten._grouped_mm: _of_groups,
+    **{getattr(_aten, name): _of_attention for name in _ATTENTION},
+    **{getattr(_aten, f"{name}_backward"): _of_its_backward for name in _ATTENTION},
+}
+"""What PyTorch's own counter leaves out, such as attention on a CPU, or counts as a kernel does it."""
+
+
 @hookimpl
 def describe_workload() -> Support:
     """Return every floating-point type; a file may not support all of them."""
@@ -32,15 +58,18 @@ def describe_workload() -> Support:
 @hookimpl
 def build_workload(framework: TorchFramework, case: Case, problem: Own, data: Inputs) -> Workload:
     """Build a step: a call of the function; with backward also its gradients, or a step of AdamW on a module's loss."""
-    return workload(_TorchCalls(framework, case, problem, data), data)
+    return workload(TorchCalls(framework, case, problem, data), data)
 
 
-class _TorchCalls(Calls[Arguments]):
+class TorchCalls(Calls[Arguments]):
+    """How PyTorch calls functions, and modules whose weights it trains."""
+
     framework: TorchFramework
 
     def made(self, function: str, precision: str) -> Any:
         """Return the function, or the module on the device, in the type of the precision."""
         torch.manual_seed(self.case.seed)
+        assert isinstance(self.problem, Own)
         made: Any = self.problem.made(function)
         return (
             made.to(self.framework.device, DTYPES[PRECISIONS[precision].parameter]) if self.has_weights(made) else made
@@ -66,7 +95,7 @@ class _TorchCalls(Calls[Arguments]):
             return self._training(function, compiled)
 
         def scoped(arguments: Arguments) -> Any:
-            with scope(self.problem.function):
+            with scope(self.problem.measured):
                 return function(*arguments[0], **arguments[1])
 
         call = self.framework.compiled(scoped, compiled)
@@ -81,7 +110,8 @@ class _TorchCalls(Calls[Arguments]):
 
     def _backward(self, function: Any, call: Callable[[Arguments], Any]) -> Callable[[Arguments], Any]:
         """Return a step that also computes the gradients of inputs and weights, from random ones of the results."""
-        weights = dict(function.named_parameters()) if self.has_weights(function) else {}
+        trained = function.named_parameters() if self.has_weights(function) else ()
+        weights = {name: weight for name, weight in trained if weight.requires_grad}
         cotangents: list[Tensor] = []
 
         def step(arguments: Arguments) -> dict[str, Any]:
@@ -102,7 +132,7 @@ class _TorchCalls(Calls[Arguments]):
         loss_of, optimizer = self.framework.compiled(model.loss, compiled), adamw(model, ADAMW)
 
         def step(arguments: Arguments) -> Tensor:
-            with scope(self.problem.function):
+            with scope(self.problem.measured):
                 loss = loss_of(*arguments[0], **arguments[1])
                 loss.backward()
             with scope("optimizer"):
@@ -139,8 +169,8 @@ class _TorchCalls(Calls[Arguments]):
         return True
 
     def flops(self, function: Any, arguments: Arguments) -> tuple[int, CountedBy] | None:
-        """Count those of matrix products and convolutions."""
-        counter = flop_counter.FlopCounterMode(display=False)
+        """Count those of matrix products, convolutions, attention, and of grouped products."""
+        counter = flop_counter.FlopCounterMode(display=False, custom_mapping=FORMULAS)
         with _counting(counter):
             if self.case.mode != "forward_backward":
                 self.step(function, compiled=False)(arguments)

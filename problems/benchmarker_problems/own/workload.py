@@ -20,7 +20,7 @@ from benchmarker import (
     element_error,
     relative_error,
 )
-from benchmarker_problems.own import Own, protection
+from benchmarker_problems.own import Foreign, protection
 from benchmarker_problems.own.arguments import Inputs
 
 MARGIN = 4.0
@@ -40,7 +40,7 @@ Outputs = Mapping[str, np.ndarray]
 class Calls(ABC, Generic[S]):
     """How one framework calls functions in the mode of a case; S is a set of arguments on its device."""
 
-    def __init__(self, framework: Framework, case: Case, problem: Own, data: Inputs) -> None:
+    def __init__(self, framework: Framework, case: Case, problem: Foreign, data: Inputs) -> None:
         self.framework = framework
         self.case = case
         self.problem = problem
@@ -90,7 +90,7 @@ class Measured(Generic[S]):
         self.calls = calls
         self.data = data
         self.sets = [calls.put(batch, calls.case.precision) for batch in data.batches]
-        function = calls.made(calls.problem.function, calls.case.precision)
+        function = calls.made(calls.problem.measured, calls.case.precision)
         self.has_weights = calls.has_weights(function)
         self.call = calls.step(function, compiled=calls.case.compile)
 
@@ -98,7 +98,7 @@ class Measured(Generic[S]):
     def against(self) -> str | None:
         """The function that this one is held to, maybe itself in float64 if it has weights; None if there is none."""
         problem = self.calls.problem
-        return problem.function if self.has_weights and problem.model != "reference" else problem.model
+        return problem.measured if self.has_weights and problem.held_to != "reference" else problem.held_to
 
     def expected(self, number: int) -> list[Outputs]:
         """Return the results that so many sets of inputs should have, one after the other, computed in float64."""
@@ -115,10 +115,9 @@ class Measured(Generic[S]):
         """Return what the function is held to, or why there is nothing."""
         problem, mode = self.calls.problem, self.calls.case.mode
         if self.against is None:
-            alone = "it is the first function" if len(problem.code.functions) > 1 else "it is the only function"
-            return f"there is no `reference` to check {problem.function} against, and {alone}"
+            return f"there is no `reference` to check {problem.measured} against, and it is the first function"
         steps = self.expected(STEPS[mode])
-        words = "itself" if self.against == problem.function else self.against
+        words = "itself" if self.against == problem.measured else self.against
         bounds, elements = self.bounds(steps[:1])
         # In a gradient, the rounding of a whole sum may end in one element, such as the largest of a row of softmax.
         return Exact(steps, bounds, f"{words} in fp64", elements if mode == "inference" else {})
@@ -154,14 +153,15 @@ class Measured(Generic[S]):
         calls, problem = self.calls, self.calls.problem
         flops, source = problem.helper("flops", calls.case.precision), _FORMULA
         if flops is None and (
-            by_framework := calls.flops(calls.made(problem.function, calls.case.precision), self.sets[0])
+            by_framework := calls.flops(calls.made(problem.measured, calls.case.precision), self.sets[0])
         ):
             flops, source = by_framework
-        samples = problem.helper("samples", calls.case.precision)
+        samples, tokens = (problem.helper(name, calls.case.precision) for name in ("samples", "tokens"))
         return Counted(
             flops=None if flops is None else int(flops),
             bytes=None if (moved := problem.helper("bytes", calls.case.precision)) is None else int(moved),
             samples=1 if samples is None else int(samples),
+            tokens=tokens,
             source=source if flops is not None else None,
         )
 

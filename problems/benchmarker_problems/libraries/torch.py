@@ -1,0 +1,176 @@
+"""Models of libraries in PyTorch: their results, losses, scopes and inputs, whatever the library.
+
+Random parts of training, such as dropout, are off: what is random cannot be held to anything.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from functools import wraps
+from importlib import import_module
+from importlib.util import find_spec
+from inspect import signature
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from benchmarker import FLOATS, PRECISIONS, Case, Support, Workload, hookimpl
+from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
+from benchmarker_problems.libraries import Library
+from benchmarker_problems.own.arguments import Inputs, Place, placed
+from benchmarker_problems.own.torch import Arguments, TorchCalls
+from benchmarker_problems.own.workload import workload
+
+OPERATORS = ("nms", "qnms")
+"""Operators in C++ that importing torchvision expects."""
+LABELS = ("labels", "start_positions", "end_positions")
+"""Names of inputs of the loss alone."""
+KEPT = "inv_freq"
+"""The ending of buffers that stay in fp32: frequencies of rotary positions, as libraries load them in any precision."""
+
+__all__ = ["build_workload", "describe_workload"]
+
+
+def _operators() -> Any:
+    """Make torchvision importable beside a PyTorch that its build is not for; returns what must be kept for that.
+
+    The wheels on PyPI are for PyTorch with CUDA. Beside that for CPUs their own operators cannot be loaded, but most
+    models need none.
+    """
+    if find_spec("torchvision") is None:
+        return None
+    try:
+        return import_module("torchvision")
+    except RuntimeError:  # operator torchvision::nms does not exist
+        library = torch.library.Library("torchvision", "FRAGMENT")  # type: ignore[no-untyped-call]
+        for name in OPERATORS:
+            library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")  # type: ignore[no-untyped-call]
+        return library
+
+
+_KEPT_OPERATORS = _operators()
+
+
+@hookimpl
+def describe_workload() -> Support:
+    """Return every floating-point type; a model may not support all of them."""
+    return Support(dict.fromkeys(("inference", "forward_backward", "training"), FLOATS))
+
+
+@hookimpl
+def build_workload(framework: TorchFramework, case: Case, problem: Library, data: Inputs) -> Workload:
+    """Build a step: the results of the model; its loss and gradients; or a step of AdamW on its loss."""
+    return workload(_LibraryCalls(framework, case, problem, data), data)
+
+
+class Fed(nn.Module):
+    """A model with arguments by name: a call returns its results, or its loss if it `trains`."""
+
+    def __init__(self, model: nn.Module, trains: bool) -> None:
+        super().__init__()
+        self.model = model
+        self.trains = trains
+        self.takes_labels = any(name in LABELS for name in signature(model.forward).parameters)
+
+    def forward(self, **arguments: Tensor) -> Any:
+        """Return the tensors among the results by their numbers, or the loss."""
+        if self.trains:
+            return self.loss(**arguments)
+        return dict(enumerate(tensors(self.model(**_without_labels(arguments)))))
+
+    def loss(self, **arguments: Tensor) -> Tensor:
+        """Return the loss of the model itself, or else the cross-entropy of its first result with the labels.
+
+        Without labels it is the mean square of the first result.
+        """
+        result = self.model(**(arguments if self.takes_labels else _without_labels(arguments)))
+        loss = getattr(result, "loss", None)
+        if isinstance(loss, Tensor):
+            return loss.mean()
+        first, labels = tensors(result)[0], arguments.get(LABELS[0])
+        return first.square().mean() if labels is None or self.takes_labels else F.cross_entropy(first, labels)
+
+
+def _without_labels(arguments: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value for name, value in arguments.items() if name not in LABELS}
+
+
+def tensors(result: Any) -> list[Tensor]:
+    """Return the floating-point tensors in the result of a model, in their order."""
+    leaves = tree_leaves(result.to_tuple() if hasattr(result, "to_tuple") else result)
+    return [leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.is_floating_point()]
+
+
+class _LibraryCalls(TorchCalls):
+    problem: Library
+
+    def made(self, function: str, precision: str) -> Fed:
+        """Return the model on the device, in the type of the precision, with weights from the seed of the case."""
+        torch.manual_seed(self.case.seed)
+        with torch.device(self.framework.device):
+            model: Any = self.problem.builder.build(self.problem, precision)
+        trains = self.case.mode != "inference"
+        model.train(trains)
+        without_chance(model)
+        if self.case.measuring.profiling != "no":
+            mark(model, self.problem.depth)
+        convert(model, DTYPES[PRECISIONS[precision].parameter])
+        return Fed(model.to(self.framework.device), trains)
+
+    def put(self, batch: Mapping[str, np.ndarray], precision: str) -> Arguments:
+        """Return the arguments, without gradients of their own."""
+        self.differentiable: list[str] = []
+        dtype = DTYPES[PRECISIONS[precision].parameter]
+
+        def tensor(place: Place) -> Tensor:
+            value = batch[place.name]
+            return self.framework.put(value, dtype if value.dtype.kind == "f" else None)
+
+        return placed(self.template, tensor)
+
+    def outputs(self, result: Any) -> Mapping[str, np.ndarray]:
+        """Return the results by name, and all gradients together: those of some weights are nothing but rounding."""
+        found = super().outputs(result)
+        gradients = [value.ravel() for name, value in found.items() if name.startswith("d_")]
+        others = {name: value for name, value in found.items() if not name.startswith("d_")}
+        return {**others, "gradients": np.concatenate(gradients)} if gradients else others
+
+
+def convert(model: nn.Module, dtype: torch.dtype) -> None:
+    """Convert the floating-point weights and buffers of a model, but for rotary frequencies."""
+    for module in model.modules():
+        for name, buffer in list(module._buffers.items()):
+            if buffer is not None and buffer.is_floating_point() and not name.endswith(KEPT):
+                module._buffers[name] = buffer.to(dtype)
+        for parameter in module.parameters(recurse=False):
+            if parameter.is_floating_point():
+                parameter.data = parameter.data.to(dtype)
+
+
+def without_chance(model: nn.Module) -> None:
+    """Set the probability of everything that a model drops by chance in training to 0."""
+    for module in model.modules():
+        drops = "drop" in type(module).__name__.lower() or type(module).__name__ == "StochasticDepth"
+        for name, value in vars(module).items():
+            if isinstance(value, float) and ("drop" in name or (drops and name == "p")):
+                setattr(module, name, 0.0)
+
+
+def mark(model: nn.Module, depth: int) -> None:
+    """Mark the calls of modules for a profile by their names, those of a list alike: `model.layers.*.self_attn`."""
+    for name, module in model.named_modules():
+        pattern = re.sub(r"\b\d+\b", "*", name)
+        if name and sum(part != "*" for part in pattern.split(".")) <= depth:
+            module.forward = _within(pattern, module.forward)
+
+
+def _within(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def marked(*args: Any, **kwargs: Any) -> Any:
+        with scope(name):
+            return function(*args, **kwargs)
+
+    return marked

@@ -1,0 +1,104 @@
+"""Models of transformers in PyTorch, built from a config with random weights."""
+
+import copy
+import difflib
+import inspect
+import json
+from functools import cache
+from typing import Any
+
+import numpy as np
+import transformers
+from torch import nn
+
+from benchmarker import UserError
+from benchmarker_problems.libraries.torch import build_workload, describe_workload
+from benchmarker_problems.libraries.transformers import Transformers
+from benchmarker_problems.libraries.transformers.inputs import Maker
+
+__all__ = ["build_workload", "describe_workload"]
+
+
+def names() -> list[str]:
+    """Return the names of all classes that are models, without importing their modules."""
+    mappings = transformers.models.auto.modeling_auto
+    found: set[str] = set()
+    for name in vars(mappings):
+        if name.startswith("MODEL_") and name.endswith("MAPPING_NAMES"):
+            for value in getattr(mappings, name).values():
+                found.update([value] if isinstance(value, str) else value)
+    return sorted(found)
+
+
+@cache
+def class_of(name: str) -> Any:
+    """Return the class of a model; raises `UserError` with similar names if there is none."""
+    try:
+        found = getattr(transformers, name)
+    except AttributeError:
+        found = None
+    except ImportError as error:
+        cause = error.__cause__ or error
+        raise UserError(
+            f"transformers cannot import {name}: {type(cause).__name__}: {' '.join(str(cause).split())}"
+        ) from error
+    is_model = isinstance(found, type) and issubclass(found, transformers.PreTrainedModel)
+    if not is_model or getattr(found, "config_class", None) is None:
+        near = difflib.get_close_matches(name, names(), n=3, cutoff=0.4)
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise UserError(f"transformers {transformers.__version__} has no model class {name!r}{hint}")
+    return found
+
+
+@cache
+def config_of(problem: Transformers) -> Any:
+    """Return the config: the default of the class, or that of the file."""
+    kind = class_of(problem.model).config_class
+    if not problem.config:
+        config = kind()
+    else:
+        file = problem.config_file()
+        try:
+            values = json.loads(file.read_bytes())
+        except ValueError as error:
+            raise UserError(f"--config={file}: not JSON: {error}") from error
+        if not isinstance(values, dict):
+            raise UserError(f"--config={file}: not a JSON object")
+        of = values.get("model_type", kind.model_type)
+        if of != kind.model_type:
+            raise UserError(f"--config={file} is of {of}, but {problem.model} is of {kind.model_type}")
+        config = kind.from_dict(values)
+    for each in (config, config.get_text_config()):
+        if hasattr(each, "use_cache"):
+            each.use_cache = False
+        if hasattr(each, "apply_spec_augment"):
+            each.apply_spec_augment = False
+        if problem.model.endswith("ForSequenceClassification") and getattr(each, "pad_token_id", None) is None:
+            each.pad_token_id = 0
+        for name, value in vars(each).items():
+            if "drop" in name and isinstance(value, float):
+                setattr(each, name, 0.0)
+    return config
+
+
+def build(problem: Transformers, precision: str) -> nn.Module:
+    """Return the model with random weights; in fp64 with experts one by one: there are no grouped products."""
+    chosen = {} if problem.attention == "default" else {"attn_implementation": problem.attention}
+    if precision == "fp64":
+        chosen["experts_implementation"] = "eager"
+    model: nn.Module = class_of(problem.model)._from_config(copy.deepcopy(config_of(problem)), **chosen)
+    return model
+
+
+def inputs(problem: Transformers, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Return arguments of the model by name; raises `UserError` if one that it needs cannot be made."""
+    kind = class_of(problem.model)
+    parameters = inspect.signature(kind.forward).parameters
+    return Maker(problem, config_of(problem), kind.main_input_name, rng).arguments(parameters)
+
+
+def tokens(problem: Transformers) -> int | None:
+    """Return the tokens of a step of a model that reads or writes text; None for any other."""
+    arguments = inputs(problem, np.random.default_rng(0))
+    ids = arguments.get("decoder_input_ids", arguments.get("input_ids"))
+    return None if ids is None else ids.size

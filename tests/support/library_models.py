@@ -1,0 +1,216 @@
+"""Models of libraries at tiny sizes: which of them run and are right. As a program, the table of the docs.
+
+PYTHONPATH=tests python -m support.library_models                   # prints the table
+PYTHONPATH=tests python -m support.library_models --check PAGE      # ends with status 1 if the page has another one
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarker import open_bench
+from benchmarker.hooks import registry
+from benchmarker.worker import correctness
+
+SMALL: Mapping[str, int] = {
+    **dict.fromkeys(
+        ("hidden_size", "d_model", "n_embd", "embed_dim", "dim", "embedding_size", "word_embed_proj_dim"), 32
+    ),
+    **dict.fromkeys(("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers", "decoder_layers"), 2),
+    **dict.fromkeys(("num_decoder_layers", "num_encoder_layers", "num_key_value_heads", "num_frames", "depth"), 2),
+    **dict.fromkeys(("num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads"), 4),
+    **dict.fromkeys(("decoder_attention_heads", "num_experts", "num_local_experts", "state_size", "num_labels"), 4),
+    **dict.fromkeys(("intermediate_size", "ffn_dim", "encoder_ffn_dim", "decoder_ffn_dim", "d_ff", "hidden_dim"), 64),
+    **dict.fromkeys(("d_kv", "head_dim", "num_mel_bins", "patch_size", "rotary_dim"), 8),
+    **dict.fromkeys(("image_size", "max_length", "max_target_positions"), 32),
+    **dict.fromkeys(("moe_intermediate_size", "shared_expert_intermediate_size", "max_source_positions"), 16),
+    **dict.fromkeys(("projection_dim", "attention_hidden_size"), 16),
+    "num_experts_per_tok": 2,
+    "time_step_rank": 4,
+    "vocab_size": 99,
+    "max_position_embeddings": 64,
+    "n_positions": 64,
+}
+"""Largest values of options in the config of a small model of transformers."""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A model by name: its kind in words, what its small config has otherwise, and the options of the case."""
+
+    library: str
+    model: str
+    kind: str
+    config: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+CONVOLUTIONS = {"conv_dim": [16] * 7, "num_conv_pos_embedding_groups": 4}
+TEXT = {"batch_size": 2, "seq_len": 16}
+
+
+def _of_transformers(kind: str, models: Mapping[str, Mapping[str, Any]]) -> list[Tried]:
+    return [Tried("transformers", model, kind, config, TEXT) for model, config in models.items()]
+
+
+def _plain(names: str) -> dict[str, Mapping[str, Any]]:
+    return {name: {} for name in names.split()}
+
+
+CASES: list[Tried] = [
+    *_of_transformers(
+        "decoder",
+        {
+            **_plain(
+                "GPT2LMHeadModel LlamaForCausalLM MistralForCausalLM Qwen2ForCausalLM Qwen3ForCausalLM "
+                "GemmaForCausalLM Gemma2ForCausalLM PhiForCausalLM Phi3ForCausalLM GPTNeoXForCausalLM OPTForCausalLM "
+                "BloomForCausalLM GPTBigCodeForCausalLM StableLmForCausalLM CohereForCausalLM GraniteForCausalLM"
+            ),
+            "XLNetLMHeadModel": {"d_head": 8, "d_inner": 64},
+        },
+    ),
+    *_of_transformers("mixture of experts", _plain("MixtralForCausalLM Qwen2MoeForCausalLM OlmoeForCausalLM")),
+    *_of_transformers("state space", _plain("MambaForCausalLM FalconMambaForCausalLM")),
+    *_of_transformers(
+        "encoder",
+        _plain(
+            "BertForMaskedLM BertForSequenceClassification BertForQuestionAnswering BertForMultipleChoice "
+            "RobertaForTokenClassification DistilBertForMaskedLM AlbertForMaskedLM ElectraForPreTraining "
+            "DebertaV2ForMaskedLM XLMRobertaModel ModernBertForMaskedLM"
+        ),
+    ),
+    *_of_transformers(
+        "encoder-decoder",
+        _plain(
+            "T5ForConditionalGeneration BartForConditionalGeneration PegasusForConditionalGeneration "
+            "MT5ForConditionalGeneration"
+        ),
+    ),
+    *_of_transformers(
+        "vision",
+        {
+            **_plain("ViTForImageClassification DeiTForImageClassification"),
+            "ConvNextForImageClassification": {
+                "hidden_sizes": [8, 16],
+                "depths": [1, 1],
+                "num_stages": 2,
+                "patch_size": 4,
+            },
+            "SwinForImageClassification": {"depths": [1, 1], "num_heads": [2, 4], "patch_size": 4, "window_size": 4},
+            "VideoMAEForVideoClassification": {},
+            "TimesformerForVideoClassification": {},
+        },
+    ),
+    *_of_transformers(
+        "speech",
+        {
+            "WhisperForConditionalGeneration": {},
+            "ASTForAudioClassification": {},
+            **{
+                each: {"conv_dim": [16] * 7, "num_conv_pos_embedding_groups": 4}
+                for each in ("Wav2Vec2ForCTC", "HubertForCTC")
+            },
+        },
+    ),
+    *_of_transformers("several inputs", _plain("CLIPModel BlipForConditionalGeneration AltCLIPModel FlavaModel")),
+    *_of_transformers(
+        "inputs that cannot be made",
+        _plain("TimeSeriesTransformerModel PaliGemmaForConditionalGeneration"),
+    ),
+]
+
+
+def outcome(tried: Tried, folder: Path) -> str:
+    """`right` if the results, the loss and the gradients of a model are, otherwise why not, in a line."""
+    options = {"model": tried.model, **tried.options}
+    try:
+        if tried.library == "transformers":
+            options["config"] = str(_small_config(tried, folder))
+        for mode in ("inference", "forward_backward"):
+            bench = open_bench(tried.library, "torch", "cpu", mode=mode, **options)
+            data = bench.data(bench.problem, 1)
+            workload = bench.build(bench.problem, data)
+            check = correctness.check(workload, data, bench.problem, bench.case)
+            if isinstance(check, str):
+                return check
+            if not check.ok or check.error > 1e-3:
+                return f"{mode} is off by {check.error:.2g}, of {check.bound:.2g}"
+            if not workload.counted or not workload.counted.flops:
+                return f"no FLOPs counted in {mode}"
+    except Exception as error:  # noqa: BLE001 - a line of the table
+        return " ".join(f"{error}".split())
+    return "right"
+
+
+def _small_config(tried: Tried, folder: Path) -> Path:
+    module = registry.problem(tried.library)().builder
+    values = _shrunk(module.class_of(tried.model).config_class().to_dict(), tried.config)
+    file = folder / f"{tried.model}.json"
+    file.write_text(json.dumps(values))
+    return file
+
+
+def _shrunk(config: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    small: dict[str, Any] = {}
+    for name, value in config.items():
+        if name in ("architectures", "layer_types", "dtype", "out_features", "out_indices", "stage_names"):
+            continue
+        is_number = isinstance(value, int) and not isinstance(value, bool)
+        if isinstance(value, dict) and name.endswith("config"):
+            small[name] = _shrunk(value, given)
+        elif name in given:
+            small[name] = given[name]
+        elif name in SMALL and is_number:
+            small[name] = min(value, SMALL[name])
+        elif name.endswith("token_id") and is_number:
+            small[name] = value % 90
+        else:
+            small[name] = value
+    return small
+
+
+def outcomes(cases: list[Tried]) -> Iterator[tuple[Tried, str]]:
+    """Each model with its outcome."""
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for tried in cases:
+            yield tried, outcome(tried, Path(folder))
+
+
+def table(found: Mapping[Tried, str] | list[tuple[Tried, str]]) -> list[str]:
+    """The lines of the table: the models that run by library and kind, and a line for each that does not."""
+    pairs = list(found.items()) if isinstance(found, Mapping) else found
+    lines = ["| library | kind | models |", "| --- | --- | --- |"]
+    kinds: dict[tuple[str, str], list[str]] = {}
+    for tried, text in pairs:
+        if text == "right":
+            kinds.setdefault((tried.library, tried.kind), []).append(f"`{tried.model}`")
+    lines += [f"| {library} | {kind} | {', '.join(models)} |" for (library, kind), models in kinds.items()]
+    lines += ["", "These do not run:", "", "| library | model | why |", "| --- | --- | --- |"]
+    lines += [f"| {tried.library} | `{tried.model}` | {text} |" for tried, text in pairs if text != "right"]
+    return lines
+
+
+def on_page(page: str) -> list[str]:
+    """The lines of both tables on a page."""
+    lines = page.splitlines()
+    start = lines.index("| library | kind | models |")
+    rest = lines[start:]
+    second = rest.index("| library | model | why |")
+    end = next((at for at in range(second, len(rest)) if not rest[at].startswith("|")), len(rest))
+    return rest[:end]
+
+
+if __name__ == "__main__":
+    made = table(list(outcomes(CASES)))
+    if sys.argv[1:2] != ["--check"]:
+        sys.stdout.write("\n".join(made) + "\n")
+    elif on_page(Path(sys.argv[2]).read_text()) != made:
+        sys.exit("the page has another table:\n" + "\n".join(made))

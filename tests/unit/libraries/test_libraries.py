@@ -1,0 +1,47 @@
+"""Problems that are libraries: what their names, options and records say, without the library."""
+
+import json
+
+import pytest
+
+from benchmarker import UserError
+from benchmarker.hooks import parameters, registry
+
+LIBRARIES = [plugin.name for plugin in registry.registered("library").values()]
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_a_library_is_a_problem_of_its_frameworks(name):
+    kind = registry.problem(name)
+    assert registry.implementing(name) == ["torch"]
+    assert (kind.library, kind.distributions, kind.source.path) == (name, (name,), name)
+    made = kind(**parameters.resolve(kind, {"batch_size": 3}, "cpu"))
+    assert made.title("training").startswith(f"{made.model} training, B=3")
+    with pytest.raises(UserError, match="is not known before it runs"):
+        made.cost("inference", "fp32")
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_a_model_of_a_hub_is_refused_with_what_to_do(name):
+    kind = registry.problem(name)
+    with pytest.raises(UserError, match="nothing is downloaded; give the name of a model"):
+        parameters.convert(kind, {"model": "someone/something"}).refuse("inference")
+
+
+def test_libraries_are_listed(cli):
+    done = cli("list", "libraries", "--json")
+    assert [each["name"] for each in json.loads(done.stdout)] == LIBRARIES
+
+
+def test_a_config_is_that_of_its_content(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    kind = registry.problem("transformers")
+    (tmp_path / "config.json").write_text("{}")
+    made = parameters.convert(kind, parameters.resolve(kind, {"config": "config.json"}, "cpu"))
+    assert made.config == "config.json@44136fa355b3"
+    assert str(made.config_file()) == "config.json"
+    (tmp_path / "config.json").write_text('{"n_layer": 1}')
+    with pytest.raises(UserError, match=r"config\.json changed after the run was planned"):
+        made.config_file()
+    with pytest.raises(UserError, match=r"--config=none\.json: No such file"):
+        parameters.resolve(kind, {"config": "none.json"}, "cpu")
