@@ -31,11 +31,12 @@ PLURALS = {
 
 
 @click.command("list")
-@click.argument("kind", type=Choice(list(PLURALS)), required=False)
+@click.argument("kind", type=Choice(list(PLURALS)), metavar="[KIND]", required=False)
 @output_options()
 def command(kind: str | None) -> Output:
     """List the registered plugins, the distribution that provides each, and whether it is available here.
 
+    KIND is frameworks, problems, sources, libraries, workloads, meters, metrics or launchers; by default all.
     No framework is imported. A meter is queried, as by `power`, only by `list meters`.
     """
     plugins = list(registry.registered(PLURALS[kind] if kind else None).values())
