@@ -14,6 +14,7 @@ from typing import Protocol
 import msgspec
 
 from benchmarker.api.case import Case
+from benchmarker.api.problem import is_program
 from benchmarker.machine import gpus
 from benchmarker.power import samplers
 from benchmarker.power.sampler import MeterProbe
@@ -114,7 +115,7 @@ class LocalNode(Node):
     def __init__(self) -> None:
         self.children: list[Worker] = []
         self._known: dict[tuple[object, ...], dict[str, MeterProbe]] = {}
-        self._environments: dict[tuple[int | None, int], Environment] = {}
+        self._environments: dict[tuple[int | None, int | None], Environment] = {}
         self._ranks, self._samplers = ExitStack(), ExitStack()
         self._sampling: Sampling | None = None
         self._cards: tuple[str, ...] = ()
@@ -130,8 +131,8 @@ class LocalNode(Node):
             self.children = []
 
     def environment(self, case: Case) -> Environment:
-        """Return the variables that show workers only the GPUs of a case that are here."""
-        shown = (case.gpu, case.devices // case.nodes)
+        """Return the variables that show workers only the GPUs of a case that are here; a program sees all of them."""
+        shown = (case.gpu, None if is_program(case.problem) else case.devices // case.nodes)
         if shown not in self._environments:
             self._environments[shown] = gpus.environment(case.gpu, os.environ, shown[1])
         return self._environments[shown]

@@ -59,7 +59,7 @@ def test_each_plan_file_is_read_and_its_patterns_fit(name):
     text = (FOLDER / f"{name}.toml").read_text()
     assert ("not tried" in text.lower()) == (name not in NEEDED)
     first, *_ = factors.expand(plan_file.read(FOLDER / f"{name}.toml"))
-    options = {key: value for key, value in first.items() if key not in ("problem", factors.CASE_NAME)}
+    options = {key: value for key, value in first.items() if key not in ("problem", "device", factors.CASE_NAME)}
     parameters.resolve(registry.problem(first["problem"]), options, "cpu")
     if name in PRINTED:
         printed, value = PRINTED[name]

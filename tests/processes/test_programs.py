@@ -7,6 +7,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+from support import nvml
+from support.cards import Card, Constant, write
 
 from benchmarker.running import trial
 
@@ -208,6 +210,42 @@ def test_preparing_and_cleaning_up_are_not_timed_and_the_folder_is_the_trials_ow
     assert not Path(folder).exists()
     failed = measured("--prepare=true", "--blocks=2", "--", "true")
     assert "--prepare is for one execution in a trial" in failed["error"]["message"]
+
+
+SMI = """#!/bin/sh
+case "$1" in
+  --query-gpu=name) echo Fake Card; echo Fake Card ;;
+  --query-gpu=*)
+    echo "0, Fake Card, {0}, 580.95, 9.0, 143771, 700.00, Enabled, Disabled"
+    echo "1, Fake Card, {1}, 580.95, 9.0, 143771, 700.00, Enabled, Disabled" ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(("options", "watts", "seen"), [((), 400, 2), (("--gpus=1",), 300, 1)])
+def test_the_energy_of_a_program_is_that_of_all_gpus_that_it_sees(cli, tmp_path, monkeypatch, options, watts, seen):
+    uuids = [f"GPU-{letter * 8}-0000-0000-0000-000000000000" for letter in "ab"]
+    (tmp_path / "bin").mkdir()
+    tool = tmp_path / "bin" / "nvidia-smi"
+    tool.write_text(SMI.format(*uuids))
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tool.parent), prepend=":")
+    monkeypatch.setenv("BENCHMARKER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    drawn = zip(uuids, (100.0, 300.0), strict=True)
+    cards = [
+        Card(uuid=uuid, pci=f"0000:0{number}:00.0", curve=Constant(power), counter_update_s=0.001)
+        for number, (uuid, power) in enumerate(drawn, 1)
+    ]
+    write(tmp_path / "cards", cards)
+    words = ("--device=cuda", "--power=nvml", "--power-min=0", "--power-idle=0", "--figure=seen=(\\d+)", "--shell")
+    command = "sleep 1; echo $CUDA_VISIBLE_DEVICES | tr , '\\n' | grep -c GPU"
+    done = cli("run", *words, *options, "--json", "--", command, env=nvml.environment(tmp_path / "cards"))
+    assert done.returncode == 0, done.stderr
+    (record,) = json.loads(done.stdout)
+    assert record["metrics"]["seen"]["value"] == seen
+    assert record["energy"]["energy_J"] == pytest.approx(watts * record["energy"]["duration_s"], rel=0.05)
+    assert record["device"]["platform"] == "cuda"
 
 
 def test_a_plan_file_measures_programs(cli, tmp_path):
