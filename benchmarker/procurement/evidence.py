@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from benchmarker.api.errors import UserError
 from benchmarker.api.precision import PRECISIONS
-from benchmarker.api.problem import Divides, divided
+from benchmarker.api.problem import Divides, divided, is_program
 from benchmarker.formatting import part
 from benchmarker.hooks import parameters, registry
 from benchmarker.machine import description
@@ -229,8 +229,8 @@ def together(objections: Sequence[Objection], trials: int) -> list[Finding]:
 def _objections(record: Record, formulas: Formulas) -> Iterator[Objection]:
     for check, text in contradictions(record):
         yield Objection("invalid", check, record.trial_id, text)
-    if record.case.source:
-        return  # what a user's file does is known only where it runs
+    if record.case.source or is_program(record.case.problem):
+        return  # what a user's file or a program does is known only where it runs
     differences = formulas.differences(record)
     if isinstance(differences, str):
         check = f"fields cannot be recomputed: {differences}"

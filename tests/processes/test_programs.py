@@ -10,7 +10,11 @@ import pytest
 from support import nvml
 from support.cards import Card, Constant, write
 
+from benchmarker import Case, UserError
+from benchmarker.hooks import parameters, registry
 from benchmarker.running import trial
+from benchmarker_problems.program.figures import declared
+from benchmarker_problems.program.program import ProgramExecution, _Ended
 
 QUIET = ("--power=none",)
 TRIAD = r"--figure=triad[MB/s]=Triad:\s+(\S+) MB/s"
@@ -72,21 +76,23 @@ def test_the_time_of_the_processor_and_the_memory_are_those_of_the_program(measu
     assert record["interference"]["own_busy_cores"] > 0.1
 
 
-def test_of_a_program_that_does_nothing_neither_memory_nor_time_is_certain(measured, cli):
-    record = measured("--blocks=9", "--", "true")
-    assert "and an empty program" in record["suspicions"][0]
-    shown = cli("run", *QUIET, "--blocks=9", "--", "true").stdout
-    assert "SUSPECT true" in shown
-    assert "nothing tells whether the output is right" in shown
+def test_memory_below_that_of_the_worker_is_not_known(measured, cli):
+    record = measured("--", "true")
     assert record["metrics"]["host_peak_rss_bytes"]["value"] is None
     assert "it is at most" in record["reasons"]["memory.host_peak_rss_bytes"]
+    assert "nothing tells whether the output is right" in cli("run", *QUIET, "--", "true").stdout
 
 
-def test_warm_up_is_executed_too_but_tells_no_figures(measured, tmp_path):
-    words = ("--warmup-steps=1", "--blocks=2", "--shell", "--figure=n[,all]=(\\d+)", "--", "echo >> n; wc -l < n")
-    record = measured(*words)
-    assert len(record["blocks"]["duration_ns"]) == 2
-    assert record["figures"][-1]["values"] == [2.0, 3.0]
+@pytest.mark.parametrize(("own_ms", "suspect"), [(1.9, True), (2.1, False)])
+def test_a_program_that_hardly_takes_longer_than_an_empty_one_is_suspect(own_ms, suspect):
+    problem = parameters.convert(registry.problem("program:true"), {})
+    execution = ProgramExecution(problem, Case(problem="program:true", framework="program", device="cpu", params={}))
+    ended = [_Ended(round(1e6 * ms), (), 0, None) for ms in (own_ms, own_ms + 5)]
+    execution._ended, execution._empty = ended, [_Ended(round(1e6 * ms), (), 0, None) for ms in (1.0, 9.0)]
+    assert [text for text in execution.suspicions() if "1.9 ms at best, and an empty program 1 ms" in text] == (
+        execution.suspicions()
+    )
+    assert bool(execution.suspicions()) == suspect
 
 
 def test_memory_that_ran_out_is_told_from_other_kills(measured, monkeypatch):
@@ -107,7 +113,7 @@ def test_what_is_in_braces_is_an_option(cli, script):
     records = json.loads(done.stdout)
     assert [record["case"]["params"]["n"] for record in records] == [1, "two words"]
     assert {record["metrics"]["count"]["value"] for record in records} == {1}
-    assert "{n} has no value; give it with --n=VALUE" in cli("run", "--", "./show", "{n}").stderr
+    assert "{n} has no value; give --n=VALUE, or double the braces" in cli("run", "--", "./show", "{n}").stderr
     assert "{title} cannot be an option" in cli("run", "--", "./show", "{title}").stderr
     done = cli("run", *QUIET, "--n=a;b", "--shell", "--json", r"--figure=count=^(\d)$", "--", "printf %s {n} | wc -l")
     assert json.loads(done.stdout)[0]["metrics"]["count"]["value"] == 0
@@ -160,7 +166,7 @@ def test_a_program_that_fails_says_how(measured, options, line, kind, status, me
         (("--figure=a=(", "--", "true"), "is not a regular expression"),
         (("--figure=a=b", "--", "true"), r"'b' has no group; put the number in parentheses, as in (\S+)"),
         (("--figure=a[s,more]=(b)", "--", "true"), "'more' is none of higher, lower, last, mean, all"),
-        (("--figure=user_time_s=(b)", "--", "true"), "there is a figure user_time_s already"),
+        (("--figure=user_time_s=(b)", "--", "true"), "a metric user_time_s already"),
         (("--sanity=(", "--", "true"), "is not a regular expression"),
         (("--prepare=cp {file} .", "--", "true"), "--prepare: the command line of the program has no {file}"),
         (("--devices=2", "--", "true"), "omit --devices=2"),
@@ -172,6 +178,35 @@ def test_what_cannot_be_executed_is_one_line(cli, tmp_path, words, message):
     done = cli("run", *QUIET, *words)
     assert done.returncode in (1, 2)
     assert message in done.stderr + done.stdout
+
+
+def test_no_figure_has_the_name_of_another_metric(measured):
+    record = measured("--figure=name=(1)", "--shell", "--", "echo 1")
+    for name in record["metrics"].keys() - {"name"}:
+        with pytest.raises(UserError, match="already" if name.islower() else "write NAME"):
+            declared(f"{name}=(1)")
+
+
+def test_what_is_cut_off_leaves_its_output_and_no_folder(measured, tmp_path):
+    words = ("--timeout=2", "--cleanup=echo cleaned > kept", "--shell", "--", "echo {scratch}; sleep 30")
+    assert measured(*words)["error"]["kind"] == "timeout"
+    (log,) = tmp_path.glob("results/*/*.log")
+    folder = next(line for line in log.read_text().splitlines() if "benchmarker-program-" in line)
+    assert not Path(folder).exists()
+    assert (tmp_path / "kept").read_text() == "cleaned\n"
+
+
+def test_the_digest_is_of_all_that_is_executed(script, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def digest(text):
+        return registry.problem(f"program:{text}").source.sha256
+
+    script("one", "echo 1")
+    script("two", "echo 2")
+    assert len({digest(text) for text in ("./one", "./two", "env A=1 ./one", "env A=1 ./two", "env A=1")}) == 5
+    assert digest("./one {n}") == digest("./one 5")
+    assert digest("./absent") == ""
 
 
 def test_hostile_output_does_no_harm(cli, script, tmp_path):
@@ -188,12 +223,13 @@ def test_hostile_output_does_no_harm(cli, script, tmp_path):
     assert b"bytes are left out]" in log.read_bytes()
 
 
-def test_nothing_is_left_running_and_a_pipe_held_open_is_not_waited_for(measured, script, tmp_path):
+def test_nothing_is_left_running_and_a_pipe_held_open_is_not_waited_for(measured, cli, script, tmp_path):
     script("leaver", "echo $$ > pid; sleep 60 & echo $! >> pid; setsid sleep 61 & echo $! >> pid; echo 5")
     begun = time.monotonic()
     record = measured(r"--figure=five=(5)", "--", "./leaver")
     assert record["metrics"]["five"]["value"] == 5
     assert record["metrics"]["step_time_median_s"]["value"] < 5
+    assert cli("validate", "results").returncode == 0
     assert time.monotonic() - begun < 30
     for pid in (tmp_path / "pid").read_text().split():
         assert not psutil.pid_exists(int(pid)) or psutil.Process(int(pid)).status() == psutil.STATUS_ZOMBIE

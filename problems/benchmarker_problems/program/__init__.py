@@ -4,6 +4,7 @@
 """
 
 import hashlib
+import os
 import re
 import shlex
 import shutil
@@ -91,9 +92,8 @@ class Program(Problem):
         """Raise `UserError` if a value is missing, a pattern is wrong, or there is no such program."""
         for place in self.places:
             if getattr(self, place) == "":
-                raise UserError(
-                    f"{self.text}: {{{place}}} has no value; give it with --{place.replace('_', '-')}=VALUE"
-                )
+                option = f"--{place.replace('_', '-')}=VALUE"
+                raise UserError(f"{self.text}: {{{place}}} has no value; give {option}, or double the braces")
         for line in self.sanity.splitlines():
             pattern_of("sanity", line)
         declared(self.figure)
@@ -153,14 +153,19 @@ def define_problem(name: str, path: Path | None) -> type[Problem]:
         (place, Annotated[int | float | str, Meta(description=f"what stands for {{{place}}}")], field(default=""))
         for place in places
     ]
-    namespace = {"text": text, "places": places, "source": Source(text, _digest(words[0]))}
+    namespace = {"text": text, "places": places, "source": Source(text, _digest(words))}
     return make_dataclass("Program", options, bases=(Program,), frozen=True, namespace=namespace)
 
 
-def _digest(program: str) -> str:
-    """Return the digest of the file that is executed first; empty if there is none, or its name has a place."""
-    path = shutil.which(program)
-    return _digest_of(path, Path(path).stat().st_mtime_ns) if path else ""
+def _digest(words: list[str]) -> str:
+    """Return the digest of what is executed; empty if nothing is found, as where a name has a place.
+
+    That is the first word, and whatever else is an executable with a path, as after `mpirun`, or a script in Python.
+    """
+    scripts = [word for word in words[1:] if word.endswith(".py") or ("/" in word and os.access(word, os.X_OK))]
+    found = [path for word in (words[0], *scripts) if (path := shutil.which(word) or word) and Path(path).is_file()]
+    digests = [_digest_of(path, Path(path).stat().st_mtime_ns) for path in found]
+    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest() * bool(digests)
 
 
 @lru_cache

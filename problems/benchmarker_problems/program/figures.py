@@ -10,6 +10,12 @@ from benchmarker import Figure, Metric, Record, TrialError, UserError, hookimpl,
 
 OF_SYSTEM = ("user_time_s", "system_time_s", "start_time_s")
 """Figures of every program: processor time of it and of what it waited for, and the time of an empty program."""
+TAKEN = re.compile(
+    r"mfu(_measured)?|mbu(_measured)?|roof_share|times_predicted|contention|imbalance|communication|straggler_score"
+    r"|numeric_error|(communication|waiting)_share|(ttft|tpot|e2e|compile|predicted\w*|itl_p\d+|step_time_\w+)_s"
+    r"|\w*(_per_s|_per_user|peak_bytes|rss_bytes)"
+)
+"""Names of other metrics."""
 PREFIXES = {"n": 1e-9, "u": 1e-6, "µ": 1e-6, "m": 1e-3, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 PREFIXES |= {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
 BASES = {unit: unit for unit in ("s", "B", "B/s", "bit/s", "FLOP/s", "J", "W", "Hz", "1/s", "op/s")}
@@ -70,8 +76,8 @@ def declared(text: str) -> list[Declared]:
         name, words, pattern = spec[1], (spec[2] or "").split(","), spec[3]
         unit, *others = (word.strip() for word in words)
         base, scale = _unit(unit)
-        if name in figures or name in OF_SYSTEM:
-            raise UserError(f"--figure={line}: there is a figure {name} already; use another name")
+        if name in figures or name in OF_SYSTEM or TAKEN.fullmatch(name):
+            raise UserError(f"--figure={line}: there is, or may be, a metric {name} already; use another name")
         if unknown := [word for word in others if word not in ("higher", "lower", "last", "mean", "all")]:
             raise UserError(f"--figure={line}: {unknown[0]!r} is none of higher, lower, last, mean, all")
         better: Literal["higher", "lower"] = "lower" if base in LOWER else "higher"

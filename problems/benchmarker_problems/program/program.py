@@ -9,8 +9,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import IO, NamedTuple
 
 from benchmarker import PRECISIONS, Case, Counted, Execution, Figure, Support, TrialError, UserError, Workload, hookimpl
@@ -55,19 +55,47 @@ def build_workload(problem: Program, case: Case) -> Workload:
     )
 
 
+class _Output:
+    """Reads an output to its end in a thread, however long it is, and keeps its beginning and its end."""
+
+    def __init__(self, pipe: IO[bytes]) -> None:
+        self._pipe = pipe
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._left_out = 0
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        while chunk := os.read(self._pipe.fileno(), 1 << 16):  # a process that outlives the program may hold it open
+            room = KEPT_BYTES - len(self._head)
+            self._head += chunk[:room]
+            self._tail += chunk[room:]
+            if (more := len(self._tail) - 2 * KEPT_BYTES) > 0:
+                self._left_out += more + KEPT_BYTES
+                del self._tail[: more + KEPT_BYTES]
+
+    def kept(self) -> bytes:
+        """Wait for the end, and return what is kept; a line in the middle says how much is left out."""
+        self._thread.join(DRAIN_S)
+        more = max(0, len(self._tail) - KEPT_BYTES)
+        left_out = self._left_out + more
+        middle = f"\n[benchmarker: {left_out} bytes are left out]\n".encode() if left_out else b""
+        return bytes(self._head) + middle + bytes(self._tail[more:])
+
+
 class _Ended(NamedTuple):
-    """An execution that has ended: how long it took, what it printed, its status, and what the system counted."""
+    """An execution that has ended: how long it took, its outputs, its status, and what the system counted."""
 
     duration_ns: int
-    out: bytes
-    err: bytes
+    outputs: tuple[_Output, _Output]
     status: int
     used: resource.struct_rusage
 
     @property
     def text(self) -> str:
         """What it printed, as patterns see it."""
-        return f"{self.out.decode(errors='replace')}\n{self.err.decode(errors='replace')}"
+        return "\n".join(output.kept().decode(errors="replace") for output in self.outputs)
 
 
 class ProgramExecution(Execution):
@@ -86,18 +114,20 @@ class ProgramExecution(Execution):
         problem, measuring = self._problem, self._measuring
         if problem.prepare and measuring.blocks + measuring.warmup_steps > 1:
             raise UserError("--prepare is for one execution in a trial; give --trials instead of --blocks")
-        self._folder = tempfile.TemporaryDirectory(prefix="benchmarker-program-")
         self._empty = [_executed(["true"], os.environ) for _ in range(STARTS)]
-        self._beside("prepare", problem.prepare)
+        self._folder = tempfile.TemporaryDirectory(prefix="benchmarker-program-")
+        with self._closing_on_failure():
+            self._beside("prepare", problem.prepare)
 
     def block(self, steps: int) -> int:
         """Execute the program once, in a session of its own, and wait for it; returns its duration in ns."""
         self._own_bytes = max(self._own_bytes, _peak_bytes(resource.getrusage(resource.RUSAGE_SELF)))
-        ended = _executed(self._problem.words(self._scratch), {**os.environ, "BENCHMARKER_SCRATCH": self._scratch})
-        self._ended.append(ended)
-        if ended.status:
-            self._close()
-            raise _failure(ended)
+        with self._closing_on_failure():
+            environment = {**os.environ, "BENCHMARKER_SCRATCH": self._scratch}
+            ended = _executed(self._problem.words(self._scratch), environment)
+            self._ended.append(ended)
+            if ended.status:
+                raise _failure(ended)
         return ended.duration_ns
 
     def figures(self) -> Sequence[Figure]:
@@ -153,8 +183,18 @@ class ProgramExecution(Execution):
             if done.returncode:
                 raise TrialError(f"--{option} ended with status {done.returncode}: {line}", exit=done.returncode)
 
+    @contextmanager
+    def _closing_on_failure(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self._close()
+            raise
+
     def _close(self) -> None:
-        """Execute what --cleanup names, and delete the folder."""
+        """Log what was printed, execute what --cleanup names, and delete the folder."""
+        for ended in self._ended:
+            _log(ended.outputs)
         assert self._folder is not None
         try:
             self._beside("cleanup", self._problem.cleanup)
@@ -163,7 +203,7 @@ class ProgramExecution(Execution):
 
 
 def _executed(words: Sequence[str], environment: Mapping[str, str]) -> _Ended:
-    """Execute a program, and end what it leaves behind; what it printed is logged, whatever happens."""
+    """Execute a program, and end what it leaves behind; what it printed is read later, or logged if it did not end."""
     begun_ns = time.perf_counter_ns()
     try:
         process = subprocess.Popen(
@@ -183,17 +223,24 @@ def _executed(words: Sequence[str], environment: Mapping[str, str]) -> _Ended:
         _, status, used = os.wait4(process.pid, 0)
         duration_ns = time.perf_counter_ns() - begun_ns
         process.returncode = os.waitstatus_to_exitcode(status)
-    finally:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        out, err = (output.end() for output in outputs)
-        _log(out, err)
-    return _Ended(duration_ns, out, err, process.returncode, used)
+    except BaseException:
+        _end_session(process.pid)
+        _log(outputs)
+        raise
+    _end_session(process.pid)
+    return _Ended(duration_ns, outputs, process.returncode, used)
+
+
+def _end_session(pid: int) -> None:
+    """End what a program has started, but for what has a session of its own, which the end of the trial ends."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
 
 
 def _failure(ended: _Ended) -> TrialError:
     """Return why an execution failed, with the last line that it printed."""
-    lines = (ended.err or ended.out).decode(errors="replace").split("\n")
+    out, err = (output.kept() for output in ended.outputs)
+    lines = (err or out).decode(errors="replace").split("\n")
     last = next((line.strip() for line in reversed(lines) if line.strip()), "")
     said = f": {_printable(last)[:LAST_LINE]}" if last else ""
     if ended.status > 0:
@@ -203,44 +250,12 @@ def _failure(ended: _Ended) -> TrialError:
     return TrialError(f"the program was ended by {name}{hint}{said}", "killed", ended.status)
 
 
-class _Output:
-    """Reads an output to its end in a thread, however long it is, and keeps its beginning and its end."""
-
-    def __init__(self, pipe: IO[bytes]) -> None:
-        self._pipe = pipe
-        self._head = bytearray()
-        self._tail = bytearray()
-        self._left_out = 0
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
-
-    def _read(self) -> None:
-        while chunk := os.read(self._pipe.fileno(), 1 << 16):
-            room = KEPT_BYTES - len(self._head)
-            self._head += chunk[:room]
-            self._tail += chunk[room:]
-            if (more := len(self._tail) - 2 * KEPT_BYTES) > 0:
-                self._left_out += more + KEPT_BYTES
-                del self._tail[: more + KEPT_BYTES]
-
-    def end(self) -> bytes:
-        """Return what is kept; a line in the middle says how much is left out."""
-        self._thread.join(DRAIN_S)
-        more = max(0, len(self._tail) - KEPT_BYTES)
-        left_out = self._left_out + more
-        middle = f"\n[benchmarker: {left_out} bytes are left out]\n".encode() if left_out else b""
-        if not self._thread.is_alive():
-            self._pipe.close()
-        return bytes(self._head) + middle + bytes(self._tail[more:])
-
-
-def _log(out: bytes, err: bytes) -> None:
+def _log(outputs: Sequence[_Output]) -> None:
     """Write what a program printed where the record keeps what a trial prints."""
-    for name, printed in (("output", out), ("error", err)):
-        if printed:
-            os.write(2, f"[standard {name} of the program]\n".encode())
+    for name, output in zip(("output", "error"), outputs, strict=True):
+        if printed := output.kept():
             with os.fdopen(os.dup(2), "wb") as log:
-                log.write(printed)
+                log.write(f"[standard {name} of the program]\n".encode() + printed)
 
 
 def _peak_bytes(used: resource.struct_rusage) -> int:
