@@ -11,8 +11,9 @@ import msgspec
 
 from benchmarker.api.case import Case
 from benchmarker.api.launcher import Allocation
+from benchmarker.api.problem import PROGRAM, is_program
 from benchmarker.files.atomic import as_json
-from benchmarker.formatting import si
+from benchmarker.formatting import one_line, si
 from benchmarker.hooks import registry
 from benchmarker.machine import description
 from benchmarker.planning.cases import command_line
@@ -49,8 +50,13 @@ class Process:
     @property
     def title(self) -> str:
         """What runs in it, for display."""
-        names = " and ".join(dict.fromkeys(f"{case.framework} {case.problem}" for case in self.cases))
-        return f"{names}, trial {self.trial}"
+        return f"{' and '.join(dict.fromkeys(map(_name, self.cases)))}, trial {self.trial}"
+
+
+def _name(case: Case) -> str:
+    """Return what runs: a framework and a problem, or a command line."""
+    is_command = is_program(case.problem)
+    return one_line(case.problem.removeprefix(PROGRAM)) if is_command else f"{case.framework} {case.problem}"
 
 
 class RecordBuilder:

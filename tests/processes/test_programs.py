@@ -64,6 +64,7 @@ def test_a_program_is_executed_once_and_what_it_prints_is_its_figures(measured, 
     assert record["metrics"]["triad"]["better"] == "higher"
     assert record["metrics"]["user_time_s"]["value"] + record["metrics"]["system_time_s"]["value"] > 0
     assert record["compile_s"] is None
+    assert record["metrics"]["compile_s"]["reason"] == record["reasons"]["compile_s"]
     (log,) = tmp_path.glob("results/*/*.log")
     assert "Triad: 13.5 MB/s" in log.read_text()
 
@@ -293,6 +294,17 @@ def test_a_plan_file_measures_programs(cli, tmp_path):
     assert done.returncode == 0, done.stderr
     records = json.loads(done.stdout)
     assert [record["metrics"]["again"]["value"] for record in records] == [1, 1, 2, 2]
+
+
+def test_figures_are_scored_and_traded_off_as_other_metrics_are(cli, script):
+    for result, value in (("one", 100), ("two", 150)):
+        script("tells", f"echo rate {value}; sleep 0.0{value}")
+        done = cli("run", *QUIET, "--trials=2", "--figure=rate=rate (.*)", f"--results={result}", "--", "./tells")
+        assert "[1/2] ./tells, trial 0: done" in done.stderr
+    scored = cli("suite", "score", "one", "two", "--metric=rate")
+    assert "1.500" in scored.stdout, scored.stderr
+    traded = cli("pareto", "one", "two", "--metric=rate,step_time_median_s")
+    assert traded.stdout.count("optimal") == 2, traded.stderr
 
 
 def test_records_are_read_without_the_program(cli, script, tmp_path):

@@ -27,7 +27,8 @@ def derive_metrics(record: Record) -> Mapping[str, Metric]:
         for name, value in zip(names, (median, mean, least, p5, p10, p95, mad), strict=True):
             metrics[name] = Metric(float(value), "s", "lower", order=ORDER.get(name, 100))
     metrics[names[0]] = structs.replace(metrics[names[0]], headline=True, plot=PLOT)
-    reason = None if record.compile_s is not None else "the first step did not complete"
+    no_first = record.reasons.get("compile_s") if record.error is None else None
+    reason = None if record.compile_s is not None else no_first or "the first step did not complete"
     metrics["compile_s"] = Metric(record.compile_s, "s", "lower", reason, headline=True)
     return metrics
 
