@@ -55,6 +55,7 @@ from .api.problem import Token as Token
 from .api.problem import Work as Work
 from .api.problem import Workload as Workload
 from .api.problem import is_program as is_program
+from .files.locks import scratch as scratch
 from .hooks.specs import hookimpl as hookimpl
 from .library.frames import load as load
 from .library.frames import load_blocks as load_blocks

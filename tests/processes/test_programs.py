@@ -78,7 +78,7 @@ def test_the_time_of_the_processor_and_the_memory_are_those_of_the_program(measu
 
 
 def test_memory_below_that_of_the_worker_is_not_known(measured, cli):
-    record = measured("--", "true")
+    record = measured("--blocks=20", "--", "true")
     assert record["metrics"]["host_peak_rss_bytes"]["value"] is None
     assert "it is at most" in record["reasons"]["memory.host_peak_rss_bytes"]
     assert "nothing tells whether the output is right" in cli("run", *QUIET, "--", "true").stdout
@@ -192,7 +192,7 @@ def test_what_is_cut_off_leaves_its_output_and_no_folder(measured, tmp_path):
     words = ("--timeout=2", "--cleanup=echo cleaned > kept", "--shell", "--", "echo {scratch}; sleep 30")
     assert measured(*words)["error"]["kind"] == "timeout"
     (log,) = tmp_path.glob("results/*/*.log")
-    folder = next(line for line in log.read_text().splitlines() if "benchmarker-program-" in line)
+    folder = next(line for line in log.read_text().splitlines() if "benchmarker-scratch-" in line)
     assert not Path(folder).exists()
     assert (tmp_path / "kept").read_text() == "cleaned\n"
 
@@ -243,7 +243,7 @@ def test_preparing_and_cleaning_up_are_not_timed_and_the_folder_is_the_trials_ow
     assert (tmp_path / "kept").read_text() == "made\n"
     (log,) = tmp_path.glob("results/*/*.log")
     folder = log.read_text().splitlines()[-1]
-    assert "benchmarker-program-" in folder
+    assert "benchmarker-scratch-" in folder
     assert not Path(folder).exists()
     failed = measured("--prepare=true", "--blocks=2", "--", "true")
     assert "--prepare is for one execution in a trial" in failed["error"]["message"]

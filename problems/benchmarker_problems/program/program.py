@@ -6,14 +6,25 @@ import resource
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import IO, NamedTuple
 
-from benchmarker import PRECISIONS, Case, Counted, Execution, Figure, Support, TrialError, UserError, Workload, hookimpl
+from benchmarker import (
+    PRECISIONS,
+    Case,
+    Counted,
+    Execution,
+    Figure,
+    Support,
+    TrialError,
+    UserError,
+    Workload,
+    hookimpl,
+    scratch,
+)
 from benchmarker_problems.program import Program
 from benchmarker_problems.program.figures import OF_SYSTEM, declared, pattern_of
 
@@ -107,7 +118,8 @@ class ProgramExecution(Execution):
         self._ended: list[_Ended] = []
         self._empty: list[_Ended] = []
         self._own_bytes = 0
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._stack = ExitStack()
+        self._scratch = ""
 
     def prepare(self) -> None:
         """Make the folder, start an empty program a few times, and execute what --prepare names."""
@@ -115,17 +127,17 @@ class ProgramExecution(Execution):
         if problem.prepare and measuring.blocks + measuring.warmup_steps > 1:
             raise UserError("--prepare is for one execution in a trial; give --trials instead of --blocks")
         self._empty = [_executed(["true"], os.environ) for _ in range(STARTS)]
-        self._folder = tempfile.TemporaryDirectory(prefix="benchmarker-program-")
+        self._scratch = str(self._stack.enter_context(scratch()))
         with self._closing_on_failure():
             self._beside("prepare", problem.prepare)
 
     def block(self, steps: int) -> int:
         """Execute the program once, in a session of its own, and wait for it; returns its duration in ns."""
-        self._own_bytes = max(self._own_bytes, _peak_bytes(resource.getrusage(resource.RUSAGE_SELF)))
         with self._closing_on_failure():
             environment = {**os.environ, "BENCHMARKER_SCRATCH": self._scratch}
             ended = _executed(self._problem.words(self._scratch), environment)
             self._ended.append(ended)
+            self._own_bytes = _peak_bytes(resource.getrusage(resource.RUSAGE_SELF))
             if ended.status:
                 raise _failure(ended)
         return ended.duration_ns
@@ -170,11 +182,6 @@ class ProgramExecution(Execution):
             return peak
         return f"it is at most {self._own_bytes >> 20} MiB, those of the process that started the program"
 
-    @property
-    def _scratch(self) -> str:
-        assert self._folder is not None
-        return self._folder.name
-
     def _beside(self, option: str, lines: str) -> None:
         """Let a shell execute what is not timed; raises `TrialError` if it fails."""
         for line in filter(None, lines.splitlines()):
@@ -195,11 +202,8 @@ class ProgramExecution(Execution):
         """Log what was printed, execute what --cleanup names, and delete the folder."""
         for ended in self._ended:
             _log(ended.outputs)
-        assert self._folder is not None
-        try:
+        with self._stack:
             self._beside("cleanup", self._problem.cleanup)
-        finally:
-            self._folder.cleanup()
 
 
 def _executed(words: Sequence[str], environment: Mapping[str, str]) -> _Ended:
