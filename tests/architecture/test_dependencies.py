@@ -25,6 +25,8 @@ SERVED = {
     "benchmarker_plugins.frameworks.torch": {"torch"},
     "benchmarker_plugins.meters.amdsmi": {"amd"},
     "benchmarker_plugins.meters.nvml": {"nvidia"},
+    "benchmarker_problems.libraries.timm.torch": {"timm"},
+    "benchmarker_problems.libraries.torchvision.torch": {"torchvision"},
     "benchmarker_problems.libraries.transformers.torch": {"transformers"},
     "benchmarker_problems.*.jax": {"jax"},
     "benchmarker_problems.*.torch": {"torch"},

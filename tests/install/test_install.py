@@ -125,6 +125,8 @@ SERVED = {
     "trace": "profile sql jax-dp.xplane.pb.gz 'SELECT count(*) FROM events'",
     "transformers": f"""run --framework=torch --problem=transformers --config=gpt2.json --seq-len=8 {SHORT}
         list libraries""",
+    "torchvision": f"run --framework=torch --problem=torchvision --model=squeezenet1_1 --image-size=32 {SHORT}",
+    "timm": f"run --framework=torch --problem=timm --model=test_vit --image-size=32 {SHORT}",
     "nvidia": "power",
     "amd": "power",
 }

@@ -27,7 +27,7 @@ class Library(Foreign):
 
     cost_formula = "FLOPs as the framework counts them in a step: those of matrix products and convolutions"
     frameworks = ("torch",)
-    library: ClassVar[str]
+    library: ClassVar[str] = ""
     """The name of the library, of its distribution, and of the extra that installs it."""
 
     batch_size: Batch = 1
@@ -37,6 +37,8 @@ class Library(Foreign):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        if not cls.library:
+            return
         cls.distributions = (cls.library,)
         cls.source = Source(cls.library, sha256(f"{cls.library} {_version(cls.library)}".encode()).hexdigest())
 
@@ -78,6 +80,17 @@ class Library(Foreign):
     def helper(self, name: str, precision: str) -> Any:
         """Return the samples of a step; the rest is not known here."""
         return self.batch_size if name == "samples" else None
+
+
+@dataclass(frozen=True)
+class ImageLibrary(Library):
+    """A model of images."""
+
+    image_size: ImageSize = 0
+
+    def sizes(self) -> list[str]:
+        """Return the sizes of the inputs."""
+        return [*super().sizes(), *([f"{self.image_size}×{self.image_size}"] if self.image_size else [])]
 
 
 def _version(distribution: str) -> str:

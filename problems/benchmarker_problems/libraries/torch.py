@@ -3,10 +3,11 @@
 Random parts of training, such as dropout, are off: what is random cannot be held to anything.
 """
 
+import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from importlib import import_module
+from importlib import import_module, metadata
 from importlib.util import find_spec
 from inspect import signature
 from typing import Any
@@ -17,7 +18,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from benchmarker import FLOATS, PRECISIONS, Case, Support, Workload, hookimpl
+from benchmarker import FLOATS, PRECISIONS, Case, Support, UserError, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
 from benchmarker_problems.libraries import Library
 from benchmarker_problems.own.arguments import Inputs, Place, placed
@@ -96,6 +97,13 @@ class Fed(nn.Module):
 
 def _without_labels(arguments: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: value for name, value in arguments.items() if name not in LABELS}
+
+
+def unknown(library: str, model: str, names: Sequence[str]) -> UserError:
+    """Return the error of a model that a library does not have, with similar names."""
+    near = difflib.get_close_matches(model, names, n=3, cutoff=0.4)
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    return UserError(f"{library} {metadata.version(library)} has no model {model!r}{hint}")
 
 
 def tensors(result: Any) -> list[Tensor]:

@@ -70,8 +70,8 @@ def test_experts_are_counted_and_checked(opened):
 @pytest.mark.parametrize(
     ("model", "config", "says"),
     [
-        ("GPT3LMHeadModel", {}, "has no model class 'GPT3LMHeadModel'; did you mean GPT2LMHeadModel"),
-        ("GPT2Config", {}, "has no model class 'GPT2Config'"),
+        ("GPT3LMHeadModel", {}, "has no model 'GPT3LMHeadModel'; did you mean GPT2LMHeadModel"),
+        ("GPT2Config", {}, "has no model 'GPT2Config'"),
         ("GPT2LMHeadModel", {"model_type": "llama"}, r"config\.json is of llama, but GPT2LMHeadModel is of gpt2"),
         ("GPT2LMHeadModel", [1], "not a JSON object"),
         (

@@ -1,7 +1,6 @@
 """Models of transformers in PyTorch, built from a config with random weights."""
 
 import copy
-import difflib
 import inspect
 import json
 from functools import cache
@@ -12,7 +11,7 @@ import transformers
 from torch import nn
 
 from benchmarker import UserError
-from benchmarker_problems.libraries.torch import build_workload, describe_workload
+from benchmarker_problems.libraries.torch import build_workload, describe_workload, unknown
 from benchmarker_problems.libraries.transformers import Transformers
 from benchmarker_problems.libraries.transformers.inputs import Maker
 
@@ -44,9 +43,7 @@ def class_of(name: str) -> Any:
         ) from error
     is_model = isinstance(found, type) and issubclass(found, transformers.PreTrainedModel)
     if not is_model or getattr(found, "config_class", None) is None:
-        near = difflib.get_close_matches(name, names(), n=3, cutoff=0.4)
-        hint = f"; did you mean {' or '.join(near)}?" if near else ""
-        raise UserError(f"transformers {transformers.__version__} has no model class {name!r}{hint}")
+        raise unknown("transformers", name, names())
     return found
 
 
