@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import time
 from pathlib import Path
 
@@ -106,6 +107,17 @@ def test_memory_that_ran_out_is_told_from_other_kills(measured, monkeypatch):
 
 def test_a_program_that_is_held_to_a_pattern_has_no_note(cli):
     assert "note" not in cli("run", *QUIET, "--sanity=^ok$", "--shell", "--", "sleep 0.1; echo ok").stdout
+
+
+def test_many_executions_leave_no_file_open(measured, cli):
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
+    try:
+        record = measured("--blocks=300", "--warmup-steps=1", "--sanity=^$", "--", "true")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert len(record["blocks"]["duration_ns"]) == 300
+    assert cli("validate", "results").returncode == 0
 
 
 def test_what_is_in_braces_is_an_option(cli, script):

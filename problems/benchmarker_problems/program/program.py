@@ -78,16 +78,20 @@ class _Output:
         self._thread.start()
 
     def _read(self) -> None:
-        while chunk := os.read(self._pipe.fileno(), 1 << 16):  # a process that outlives the program may hold it open
-            room = KEPT_BYTES - len(self._head)
-            self._head += chunk[:room]
-            self._tail += chunk[room:]
-            if (more := len(self._tail) - 2 * KEPT_BYTES) > 0:
-                self._left_out += more + KEPT_BYTES
-                del self._tail[: more + KEPT_BYTES]
+        with self._pipe:
+            while chunk := os.read(self._pipe.fileno(), 1 << 16):
+                room = KEPT_BYTES - len(self._head)
+                self._head += chunk[:room]
+                self._tail += chunk[room:]
+                if (more := len(self._tail) - 2 * KEPT_BYTES) > 0:
+                    self._left_out += more + KEPT_BYTES
+                    del self._tail[: more + KEPT_BYTES]
 
     def kept(self) -> bytes:
-        """Wait for the end, and return what is kept; a line in the middle says how much is left out."""
+        """Wait for the end, and return what is kept; a line in the middle says how much is left out.
+
+        A process that outlives the program may hold the pipe open, so the wait has a limit.
+        """
         self._thread.join(DRAIN_S)
         more = max(0, len(self._tail) - KEPT_BYTES)
         left_out = self._left_out + more
