@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Mapping
 from typing import Any
 
-from benchmarker import PRECISIONS, Device, Framework, FrameworkInfo, hookimpl
+from benchmarker import FLOATS, Device, Framework, FrameworkInfo, hookimpl
 
 LISTED_S = 10.0
 """Time limit for listing GPUs, s."""
@@ -16,11 +16,14 @@ def describe_framework() -> FrameworkInfo:
     """Describe the operating system, and the GPUs whose energy can be counted; a program uses whatever it likes."""
     name, release = os.uname().sysname, os.uname().release
     gpus = _nvidia_gpus()
-    cards = [Device("cuda", ", ".join(dict.fromkeys(gpus)), tuple(PRECISIONS), count=len(gpus))] if gpus else []
+    cards = [Device("cuda", ", ".join(dict.fromkeys(gpus)), FLOATS, count=len(gpus))] if gpus else []
     return FrameworkInfo(
         name="program",
         version=release,
-        devices=(Device("cpu", f"{name} {os.uname().machine}", tuple(PRECISIONS), count=1), *cards),
+        devices=(
+            Device("cpu", f"{name} {os.uname().machine}", tuple(name for name in FLOATS if name != "tf32"), count=1),
+            *cards,
+        ),
         compile="never",
         libraries={name: release},
         variables=("OMP_NUM_THREADS", "OMP_PROC_BIND", "OMP_PLACES", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"),

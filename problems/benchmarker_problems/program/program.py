@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import IO, NamedTuple
 
 from benchmarker import (
-    PRECISIONS,
+    FLOATS,
     Case,
     Counted,
     Execution,
@@ -45,7 +45,7 @@ LAST_LINE = 300
 @hookimpl
 def describe_workload() -> Support:
     """Return that a program is executed, in whatever precision it computes."""
-    return Support({"inference": tuple(PRECISIONS)})
+    return Support({"inference": FLOATS})
 
 
 @hookimpl
