@@ -248,8 +248,20 @@ def lent(
     return lend(functions=functions, helpers=helpers, framework=framework)
 
 
+def implementations(library: Plugin) -> list[Plugin]:
+    """Return what implements the models of a library: the modules of its package that are named for a framework."""
+    return [
+        replace(library, address=f"workload.{library.name}.{name}", module=f"{library.module}.{name}")
+        for name in _modules_in(library.module)
+        if f"framework.{name}" in scan(tuple(sys.path))
+    ]
+
+
 def trouble(plugin: Plugin) -> str | None:
     """Return why a plugin cannot be used, or None; this parses its imports but does not import anything."""
+    if plugin.kind == "library":
+        several = [trouble(each) for each in implementations(plugin)]
+        return next(filter(None, several), None)
     source = _source(plugin.module)
     if source is None:
         return _missing(plugin, plugin.module)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import click
 
+from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.types import Choice
+from benchmarker.formatting import one_line
 from benchmarker.hooks import registry
 from benchmarker.tables.table import Table
 
@@ -31,14 +36,20 @@ PLURALS = {
 
 
 @click.command("list")
-@click.argument("kind", type=Choice(list(PLURALS)), metavar="[KIND]", required=False)
+@click.argument("kind", type=Choice([*PLURALS, "models"]), metavar="[KIND]", required=False)
+@click.option("--problem", metavar="LIBRARY", help="The library whose models `list models` lists.")
 @output_options()
-def command(kind: str | None) -> Output:
+def command(kind: str | None, problem: str | None) -> Output:
     """List the registered plugins, the distribution that provides each, and whether it is available here.
 
     KIND is frameworks, problems, sources, libraries, workloads, meters, metrics or launchers; by default all.
+    `list models --problem=LIBRARY` lists the models of a library, which another process imports.
     No framework is imported. A meter is queried, as by `power`, only by `list meters`.
     """
+    if kind == "models":
+        return _models(problem)
+    if problem:
+        raise UserError(f"--problem={problem} is for `benchmarker list models`; leave it out")
     plugins = list(registry.registered(PLURALS[kind] if kind else None).values())
     probes = _queried(plugins) if kind == "meters" else {}
     states = [(plugin, *_state(plugin, probes)) for plugin in plugins]
@@ -61,6 +72,27 @@ def command(kind: str | None) -> Output:
         for plugin, available, reason in states
     ]
     return Output([Table.of(["kind", "name", "distribution", "available"], rows)], data)
+
+
+_NAMES = "import importlib, json, sys; print(json.dumps(importlib.import_module(sys.argv[1]).names()))"
+"""A program that prints the names of the models of a library, as its implementation tells them."""
+
+
+def _models(library: str | None) -> Output:
+    """Return the models of a library; raises `UserError` if it is none, or cannot be imported."""
+    libraries = {plugin.name: plugin for plugin in registry.registered("library").values()}
+    if library not in libraries:
+        raise UserError(f"list models needs a library: --problem={' or --problem='.join(libraries)}")
+    implementation = registry.implementations(libraries[library])[0]
+    if reason := registry.trouble(implementation):
+        raise UserError(reason)
+    with working(f"importing {library}"):
+        words = [sys.executable, "-c", _NAMES, implementation.module]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise UserError(f"{library} cannot be imported: {one_line(done.stderr.strip().rpartition(chr(10))[2])}")
+    names: list[str] = json.loads(done.stdout)
+    return Output(["\n".join(names)], names)
 
 
 def _queried(meters: Sequence[Plugin]) -> Mapping[str, MeterProbe]:

@@ -1,6 +1,8 @@
 """Problems that are libraries: what their names, options and records say, without the library."""
 
+import importlib.util
 import json
+from importlib.util import find_spec
 
 import pytest
 
@@ -31,6 +33,29 @@ def test_a_model_of_a_hub_is_refused_with_what_to_do(name):
 def test_libraries_are_listed(cli):
     done = cli("list", "libraries", "--json")
     assert [each["name"] for each in json.loads(done.stdout)] == LIBRARIES
+
+
+def test_models_are_listed_only_of_a_library(cli):
+    done = cli("list", "models", "--problem=gemm")
+    assert (done.returncode, done.stderr) == (
+        2,
+        f"benchmarker: error: list models needs a library: --problem={' or --problem='.join(LIBRARIES)}\n",
+    )
+    assert "leave it out" in cli("list", "problems", "--problem=timm").stderr
+
+
+@pytest.mark.parametrize(("library", "model"), [("timm", "test_vit"), ("transformers", "Qwen2ForCausalLM")])
+def test_models_of_a_library_are_listed(cli, library, model):
+    if find_spec(library) is None:
+        pytest.skip(f"{library} is not installed")
+    assert model in json.loads(cli("list", "models", f"--problem={library}", "--json").stdout)
+
+
+def test_a_library_that_is_not_installed_is_listed_with_what_installs_it(monkeypatch):
+    plugin = registry.registered("library")["library.timm"]
+    known = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "timm" else known(name))
+    assert "needs the module 'timm'; pip install" in registry.trouble(plugin)
 
 
 def test_a_config_is_that_of_its_content(tmp_path, monkeypatch):
