@@ -25,6 +25,7 @@ SERVED = {
     "benchmarker_plugins.frameworks.torch": {"torch"},
     "benchmarker_plugins.meters.amdsmi": {"amd"},
     "benchmarker_plugins.meters.nvml": {"nvidia"},
+    "benchmarker_problems.libraries.diffusers.torch": {"diffusers"},
     "benchmarker_problems.libraries.timm.torch": {"timm"},
     "benchmarker_problems.libraries.torchvision.torch": {"torchvision"},
     "benchmarker_problems.libraries.transformers.torch": {"transformers"},

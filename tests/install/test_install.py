@@ -29,6 +29,8 @@ trials = 2
 measuring.seconds = 0.05
 axes.n = [16, 32]
 """
+UNET_1D = "--model=UNet1DModel --config=unet.json --image-size=512"
+UNET = '{"extra_in_channels": 64}'
 GPT2 = '{"n_layer": 1, "n_embd": 48, "n_head": 3, "vocab_size": 101}'
 SHORT = "--trials=1 --seconds=0.05 --power=none"
 QUICK = f"--problem=gemm --m=48 --n=48 {SHORT}"
@@ -125,6 +127,7 @@ SERVED = {
     "trace": "profile sql jax-dp.xplane.pb.gz 'SELECT count(*) FROM events'",
     "transformers": f"""run --framework=torch --problem=transformers --config=gpt2.json --seq-len=8 {SHORT}
         list libraries""",
+    "diffusers": f"run --framework=torch --problem=diffusers {UNET_1D} {SHORT}",
     "torchvision": f"run --framework=torch --problem=torchvision --model=squeezenet1_1 --image-size=32 {SHORT}",
     "timm": f"run --framework=torch --problem=timm --model=test_vit --image-size=32 {SHORT}",
     "nvidia": "power",
@@ -145,6 +148,7 @@ class Environment:
         shutil.copytree(TRACES, self.work, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
         (self.work / "plan.toml").write_text(PLAN)
         (self.work / "gpt2.json").write_text(GPT2)
+        (self.work / "unet.json").write_text(UNET)
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "BENCHMARKER"))}
         self.variables = {**kept, "XDG_CACHE_HOME": str(folder / "cache"), "COLUMNS": "200"}
 

@@ -68,6 +68,92 @@ def _of_images(library: str, kind: str, names: str, size: int = 64) -> list[Trie
     return [Tried(library, model, kind, {}, {"batch_size": 2, "image_size": size}) for model in names.split()]
 
 
+def _of_diffusers(kind: str, models: Mapping[str, Mapping[str, Any]]) -> list[Tried]:
+    options = {"batch_size": 2, "image_size": 16, "seq_len": 4, "frames": 5}
+    return [
+        Tried("diffusers", model, kind, config, options if "1D" not in model else {"batch_size": 2, "image_size": 512})
+        for model, config in models.items()
+    ]
+
+
+WIDTHS = {"block_out_channels": [32, 64], "layers_per_block": 1}
+HEADS = {"num_attention_heads": 2, "attention_head_dim": 16, "num_layers": 1, "sample_size": 16}
+UNETS = {
+    "UNet2DModel": {
+        **WIDTHS,
+        "down_block_types": ["DownBlock2D", "AttnDownBlock2D"],
+        "up_block_types": ["AttnUpBlock2D", "UpBlock2D"],
+    },
+    "UNet2DConditionModel": {
+        **WIDTHS,
+        "down_block_types": ["CrossAttnDownBlock2D", "DownBlock2D"],
+        "up_block_types": ["UpBlock2D", "CrossAttnUpBlock2D"],
+        "cross_attention_dim": 24,
+    },
+    "UNet3DConditionModel": {
+        **WIDTHS,
+        "down_block_types": ["CrossAttnDownBlock3D", "DownBlock3D"],
+        "up_block_types": ["UpBlock3D", "CrossAttnUpBlock3D"],
+        "cross_attention_dim": 24,
+        "attention_head_dim": 8,
+    },
+    "UNet1DModel": {"extra_in_channels": 64},
+}
+"""Small configs of UNets."""
+TRANSFORMERS = {
+    "DiTTransformer2DModel": HEADS,
+    "PixArtTransformer2DModel": {**HEADS, "cross_attention_dim": 32, "caption_channels": 24},
+    "SD3Transformer2DModel": {
+        **HEADS,
+        "joint_attention_dim": 24,
+        "caption_projection_dim": 32,
+        "pooled_projection_dim": 20,
+        "pos_embed_max_size": 16,
+    },
+    "FluxTransformer2DModel": {
+        "num_attention_heads": 2,
+        "attention_head_dim": 16,
+        "num_layers": 1,
+        "num_single_layers": 1,
+        "in_channels": 8,
+        "joint_attention_dim": 24,
+        "pooled_projection_dim": 20,
+        "axes_dims_rope": [4, 6, 6],
+    },
+    "AuraFlowTransformer2DModel": {
+        "num_attention_heads": 2,
+        "attention_head_dim": 16,
+        "num_mmdit_layers": 1,
+        "num_single_dit_layers": 1,
+        "joint_attention_dim": 24,
+        "caption_projection_dim": 32,
+        "pos_embed_max_size": 64,
+        "sample_size": 16,
+    },
+    "SanaTransformer2DModel": {
+        **HEADS,
+        "in_channels": 4,
+        "out_channels": 4,
+        "num_cross_attention_heads": 2,
+        "cross_attention_head_dim": 16,
+        "cross_attention_dim": 32,
+        "caption_channels": 24,
+    },
+    "WanTransformer3DModel": {
+        "num_attention_heads": 2,
+        "attention_head_dim": 12,
+        "num_layers": 1,
+        "in_channels": 4,
+        "out_channels": 4,
+        "text_dim": 24,
+        "freq_dim": 16,
+        "ffn_dim": 32,
+    },
+    "HunyuanDiT2DModel": {},
+}
+"""Small configs of transformers for images and videos."""
+
+
 def _plain(names: str) -> dict[str, Mapping[str, Any]]:
     return {name: {} for name in names.split()}
 
@@ -144,6 +230,11 @@ CASES: list[Tried] = [
         "mobilenetv4_conv_small_035 resnet10t semnasnet_050 test_byobnet test_efficientnet test_nfnet test_vit "
         "tf_efficientnet_lite0 tinynet_e vit_tiny_patch16_224 xcit_nano_12_p16_224",
     ),
+    *_of_diffusers("UNet", UNETS),
+    *_of_diffusers("transformer", TRANSFORMERS),
+    *_of_diffusers(
+        "autoencoder", {"AutoencoderKL": {"block_out_channels": [32]}, "VQModel": {"block_out_channels": [32]}}
+    ),
     *_of_transformers(
         "inputs that cannot be made",
         _plain("TimeSeriesTransformerModel PaliGemmaForConditionalGeneration"),
@@ -157,6 +248,9 @@ def outcome(tried: Tried, folder: Path) -> str:
     try:
         if tried.library == "transformers":
             options["config"] = str(_small_config(tried, folder))
+        elif tried.library == "diffusers":
+            options["config"] = str(folder / "config.json")
+            Path(options["config"]).write_text(json.dumps(tried.config))
         for mode in ("inference", "forward_backward"):
             bench = open_bench(tried.library, "torch", "cpu", mode=mode, **options)
             data = bench.data(bench.problem, 1)

@@ -5,10 +5,12 @@ A model is then measured as a class of the user is: its results are held to its 
 alone, and the framework counts its work.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib import import_module, metadata
+from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -17,6 +19,8 @@ from msgspec import Meta
 from benchmarker import Data, Mode, Source, UserError
 from benchmarker_problems.own import Foreign, arguments
 
+DIGITS = 12
+"""Digits of its digest that stand behind the name of a config file."""
 Batch = Annotated[int, Meta(ge=1, description="samples a step")]
 ImageSize = Annotated[int, Meta(ge=0, description="height and width of an image in pixels; 0: as the model has it")]
 
@@ -91,6 +95,40 @@ class ImageLibrary(Library):
     def sizes(self) -> list[str]:
         """Return the sizes of the inputs."""
         return [*super().sizes(), *([f"{self.image_size}×{self.image_size}"] if self.image_size else [])]
+
+
+@dataclass(frozen=True)
+class ConfiguredLibrary(Library):
+    """A model of the default config of its class, or of a file whose digest stands behind its name."""
+
+    config: Annotated[str, Meta(description="config.json of the model; empty: the default of its class")] = ""
+    image_size: ImageSize = 0
+
+    def __post_init__(self) -> None:
+        if self.config and "@" not in self.config:
+            object.__setattr__(self, "config", f"{self.config}@{_digest(self.config)}")
+
+    def read_config(self) -> dict[str, Any]:
+        """Return what the file says; raises `UserError` if it is no JSON object, or not what it was in the plan."""
+        name, _, digest = self.config.rpartition("@")
+        if not name:
+            return {}
+        if _digest(name) != digest:
+            raise UserError(f"{name} changed after the run was planned; start a new run")
+        try:
+            values = json.loads(Path(name).read_bytes())
+        except ValueError as error:
+            raise UserError(f"--config={name}: not JSON: {error}") from error
+        if not isinstance(values, dict):
+            raise UserError(f"--config={name}: not a JSON object")
+        return values
+
+
+def _digest(name: str) -> str:
+    try:
+        return sha256(Path(name).read_bytes()).hexdigest()[:DIGITS]
+    except OSError as error:
+        raise UserError(f"--config={name}: {error.strerror}") from error
 
 
 def _version(distribution: str) -> str:

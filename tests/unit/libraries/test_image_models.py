@@ -1,4 +1,4 @@
-"""Models of torchvision and timm: their inputs by what they are for, and errors in a line."""
+"""Models of torchvision, timm and diffusers: their inputs by what they are for, and errors in a line."""
 
 from importlib.util import find_spec
 
@@ -23,6 +23,16 @@ def opened(library, model, mode="inference", **options):
         ("torchvision", "r3d_18", {"x": (2, 3, 16, 32, 32), "labels": (2,)}),
         ("torchvision", "raft_small", {"image1": (2, 3, 32, 32), "image2": (2, 3, 32, 32)}),
         ("timm", "test_vit", {"x": (2, 3, 32, 32), "labels": (2,)}),
+        (
+            "diffusers",
+            "UNet2DConditionModel",
+            {"sample": (2, 4, 32, 32), "timestep": (2,), "encoder_hidden_states": (2, 77, 1280)},
+        ),
+        (
+            "diffusers",
+            "DiTTransformer2DModel",
+            {"hidden_states": (2, 4, 32, 32), "timestep": (2,), "class_labels": (2,)},
+        ),
     ],
 )
 def test_inputs_are_what_a_model_is_for(library, model, shapes):
@@ -51,6 +61,9 @@ def test_a_model_trains_and_its_work_is_counted(library, model):
     [
         ("torchvision", "convnext_tinny", "has no model 'convnext_tinny'; did you mean convnext_tiny"),
         ("torchvision", "ssd300_vgg16", "is for detection: its inputs cannot be made"),
+        ("diffusers", "UNet4DModel", "has no model 'UNet4DModel'; did you mean UNet"),
+        ("diffusers", "HunyuanDiT2DModel", "has no default of in_channels; give a --config that has it"),
+        ("diffusers", "UVit2DModel", "needs the argument 'input_ids', which cannot be made from its config"),
         ("timm", "vit_smal_patch16_224", "has no model 'vit_smal_patch16_224'; did you mean vit_small_patch16_224"),
     ],
 )

@@ -2,7 +2,6 @@
 
 import copy
 import inspect
-import json
 from functools import cache
 from typing import Any
 
@@ -51,20 +50,11 @@ def class_of(name: str) -> Any:
 def config_of(problem: Transformers) -> Any:
     """Return the config: the default of the class, or that of the file."""
     kind = class_of(problem.model).config_class
-    if not problem.config:
-        config = kind()
-    else:
-        file = problem.config_file()
-        try:
-            values = json.loads(file.read_bytes())
-        except ValueError as error:
-            raise UserError(f"--config={file}: not JSON: {error}") from error
-        if not isinstance(values, dict):
-            raise UserError(f"--config={file}: not a JSON object")
-        of = values.get("model_type", kind.model_type)
-        if of != kind.model_type:
-            raise UserError(f"--config={file} is of {of}, but {problem.model} is of {kind.model_type}")
-        config = kind.from_dict(values)
+    values = problem.read_config()
+    of = values.get("model_type", kind.model_type)
+    if of != kind.model_type:
+        raise UserError(f"--config={problem.config} is of {of}, but {problem.model} is of {kind.model_type}")
+    config = kind.from_dict(values) if values else kind()
     for each in (config, config.get_text_config()):
         if hasattr(each, "use_cache"):
             each.use_cache = False
