@@ -23,6 +23,14 @@ from transformers_models import (
 from benchmarker import UserError
 
 pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def torchvision_can_be_imported():
+    """Transformers imports torchvision where it is installed, also beside a PyTorch that its build is not for."""
+    pytest.importorskip("benchmarker_problems.libraries.torch")
+
+
 CASES = [
     ("gpt2", {}),
     ("llama", {"size": "llama-3.1-8b"}),
