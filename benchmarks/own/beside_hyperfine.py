@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
@@ -30,12 +31,20 @@ EXECUTIONS = 5
 """Executions of a command by each tool in a round."""
 
 
-def by_benchmarker(command: str, folder: Path) -> list[float]:
-    """Return the times of some executions, s, each in a trial of its own."""
-    run = benchmarker.run(
-        problem=f"program:{command}", trials=EXECUTIONS, power="none", results=folder / "results", progress=None
-    )
-    return [record.blocks.duration_ns[0] / 1e9 for record in run.records if record.blocks]
+def by_trials(command: str, folder: Path) -> list[float]:
+    """Return the times of some executions by Benchmarker, s, each in a trial of its own."""
+    return by_benchmarker(command, folder, trials=EXECUTIONS)
+
+
+def by_blocks(command: str, folder: Path) -> list[float]:
+    """Return the times of some executions by Benchmarker, s, all in one trial."""
+    return by_benchmarker(command, folder, blocks=EXECUTIONS)
+
+
+def by_benchmarker(command: str, folder: Path, **options: int) -> list[float]:
+    """Return the times of all executions of a run, s."""
+    run = benchmarker.run(problem=f"program:{command}", power="none", results=folder / "results", **options)
+    return [block / 1e9 for record in run.records if record.blocks for block in record.blocks.duration_ns]
 
 
 def by_hyperfine(command: str, folder: Path) -> list[float]:
@@ -45,12 +54,12 @@ def by_hyperfine(command: str, folder: Path) -> list[float]:
 
 def times_of(commands: list[str], executions: int, folder: Path) -> list[list[float]]:
     """Return the times of executions of each command by hyperfine, s."""
-    options = ["-N", f"--runs={executions}", f"--export-json={folder / 'out.json'}"]
+    options = ["-N", "--output=pipe", f"--runs={executions}", f"--export-json={folder / 'out.json'}"]
     subprocess.run(["hyperfine", *options, *commands], check=True, capture_output=True)
     return [each["times"] for each in json.loads((folder / "out.json").read_text())["results"]]
 
 
-TOOLS = {"Benchmarker": by_benchmarker, "hyperfine": by_hyperfine}
+TOOLS = {"trials": by_trials, "blocks": by_blocks, "hyperfine": by_hyperfine}
 
 
 def measure(rounds: int, folder: Path, commands: list[str]) -> None:
@@ -60,25 +69,28 @@ def measure(rounds: int, folder: Path, commands: list[str]) -> None:
         for tool, command in random.sample(list(times), len(times)):
             times[tool, command] += TOOLS[tool](command, folder)
         print(f"round {turn + 1} of {rounds}", file=sys.stderr)
-    print("| command | Benchmarker | hyperfine | ratio (95% interval) | quartiles of hyperfine |")
-    print("| --- | --- | --- | --- | --- |")
+    print("| command | executions in | median | hyperfine | ratio (95% interval) | quartiles of hyperfine |")
+    print("| --- | --- | --- | --- | --- | --- |")
     for command in commands:
-        own, other = (np.array(times[tool, command]) for tool in TOOLS)
-        found = stats.bootstrap(
-            (own, other),
-            lambda one, two, axis: np.median(one, axis=axis) / np.median(two, axis=axis),
-            method="percentile",
-        ).confidence_interval
+        other = np.array(times["hyperfine", command])
         low, high = np.percentile(other, (25, 75)) / np.median(other) - 1
-        medians = [float(np.median(each)) for each in (own, other)]
-        cells = [f"`{command.split()[0]}`", *(f"{1e3 * median:.2f} ms" for median in medians)]
-        cells.append(f"{medians[0] / medians[1]:.3f} ({found.low:.3f} to {found.high:.3f})")
-        print(f"| {' | '.join(cells)} | {low:+.1%} to {high:+.1%} |")
+        for tool in ("trials", "blocks"):
+            own = np.array(times[tool, command])
+            found = stats.bootstrap((own, other), ratio_of_medians, method="percentile").confidence_interval
+            medians = [float(np.median(each)) for each in (own, other)]
+            cells = [f"`{command.split()[0]}`", tool, *(f"{1e3 * median:.2f} ms" for median in medians)]
+            cells.append(f"{medians[0] / medians[1]:.3f} ({found.low:.3f} to {found.high:.3f})")
+            print(f"| {' | '.join(cells)} | {low:+.1%} to {high:+.1%} |")
+
+
+def ratio_of_medians(one: Any, two: Any, axis: int) -> Any:
+    """Return the ratio of medians along an axis."""
+    return np.median(one, axis=axis) / np.median(two, axis=axis)
 
 
 def compare(comparisons: int, folder: Path, command: str) -> None:
     """Print how often each tool calls a difference of a command and itself."""
-    called = dict.fromkeys(TOOLS, 0)
+    called = dict.fromkeys(("Benchmarker", "hyperfine"), 0)
     side = {"problem": f"program:{command}", "framework": "program", "power": "none"}
     for number in range(comparisons):
         verdicts = benchmarker.ab(side, side, results=folder / "results", progress=None)
