@@ -41,7 +41,7 @@ def by_blocks(command: str, folder: Path) -> list[float]:
     return by_benchmarker(command, folder, blocks=EXECUTIONS)
 
 
-def by_benchmarker(command: str, folder: Path, **options: int) -> list[float]:
+def by_benchmarker(command: str, folder: Path, **options: Any) -> list[float]:
     """Return the times of all executions of a run, s."""
     run = benchmarker.run(problem=f"program:{command}", power="none", results=folder / "results", **options)
     return [block / 1e9 for record in run.records if record.blocks for block in record.blocks.duration_ns]

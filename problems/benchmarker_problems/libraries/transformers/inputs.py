@@ -18,7 +18,7 @@ PIXELS = 224
 """Height and width of an image if neither the config nor the user says it."""
 CHOICES = 2
 """Answers of a question with several answers."""
-CLASSES_OF_TEXT = (
+CLASSIFIERS = (
     "ForSequenceClassification",
     "ForImageClassification",
     "ForAudioClassification",
@@ -171,7 +171,7 @@ class Maker:
         model, batch = self.problem.model, self.batch
         text = made.get("decoder_input_ids", made.get("input_ids"))
         classes = getattr(self.config, "num_labels", 2)
-        if model.endswith(CLASSES_OF_TEXT):
+        if model.endswith(CLASSIFIERS):
             return {"labels": self.rng.integers(classes, size=batch)}
         if model.endswith("ForSemanticSegmentation"):
             height, width = made["pixel_values"].shape[-2:]
