@@ -166,7 +166,7 @@ def measure(
     processes, as `fresh=True` demands and `fresh=False` prevents; all others in this process, where verdicts are
     provisional. Records are stored in a folder `output`, if there is one. Progress is told in a terminal and in a
     notebook, with `progress=False` never. Raises `UserError` if an option is unknown, or if a function or its inputs
-    fail, and `KeyboardInterrupt` with what is lost.
+    fail, and `KeyboardInterrupt` with what is lost; its attribute `results` has the rows before, if there are any.
     """
     helpers = _helpers(inputs, reference, bound)
     rules = rules_of(delta=delta, alpha=alpha)
@@ -201,24 +201,34 @@ def _of_functions(
     sources = _sources(functions, helpers)
     if fresh and isinstance(sources, str):
         raise UserError(f"fresh=True: {sources}")
-    if fresh is False or isinstance(sources, str):
-        for helper in HELPERS if not isinstance(sources, str) else ():
-            if known := getattr(sys.modules[functions[0].__module__], helper, None):
-                helpers = {helper: known, **helpers}
-        records = measured_here(_named(functions), helpers, options, folder, listener)
-        return FunctionResults(_family(records, rules), records=records, path=folder)
+    is_here = fresh is False or isinstance(sources, str)
+    records: list[Record] = []
     ended: list[str] = []
-    with tempfile.TemporaryDirectory() if folder is None else nullcontext(folder) as place:
-        records = _in_fresh_processes(sources, options, rules, Path(place), listener, of_rounds, ended)
+
+    def results() -> FunctionResults:
+        reasons = "; ".join(dict.fromkeys(ended))
+        return FunctionResults(_family(records, rules), records=records, path=folder, ended=reasons, fresh=not is_here)
+
+    try:
+        if fresh is False or isinstance(sources, str):
+            for helper in HELPERS if not isinstance(sources, str) else ():
+                if known := getattr(sys.modules[functions[0].__module__], helper, None):
+                    helpers = {helper: known, **helpers}
+            measured_here(_named(functions), helpers, options, folder, listener, records)
+            return results()
+        with tempfile.TemporaryDirectory() if folder is None else nullcontext(folder) as place:
+            _in_fresh_processes(sources, options, rules, Path(place), listener, of_rounds, records, ended)
+    except KeyboardInterrupt as interrupt:
+        if records:
+            interrupt.results = results()  # type: ignore[attr-defined]
+        raise
     for source in sources:
         errors = [
             one.error for one in records if {"problem": one.case.problem, **one.case.params}.items() >= source.items()
         ]
         if errors and all(errors) and errors[0]:
             raise UserError(f"{source[FUNCTION]}: {errors[0].message}")
-    return FunctionResults(
-        _family(records, rules), records=records, path=folder, ended="; ".join(dict.fromkeys(ended)), fresh=True
-    )
+    return results()
 
 
 def _in_fresh_processes(
@@ -228,13 +238,14 @@ def _in_fresh_processes(
     folder: Path,
     listener: Any,
     of_rounds: Mapping[str, Any],
+    records: list[Record],
     ended: list[str],
-) -> list[Record]:
-    """Run the first source alone, or in rounds with each of the others; why rounds ended is added to `ended`."""
+) -> None:
+    """Run the first source alone, or in rounds with each of the others; adds the records, and why rounds ended."""
     first, *others = sources
     if not others:
-        return list(run(**first, **options, results=folder, progress=listener).records)
-    records: list[Record] = []
+        records += run(**first, **options, results=folder, progress=listener).records
+        return
     for table in factors.expand(description_of(options, trials=1)):
         for other in others:
             pairs = pairs_of(("a", {**table, **first}), ("b", {**table, **other}))
@@ -242,7 +253,6 @@ def _in_fresh_processes(
             made = judged(*pairs, rules, folder, False, listener, both_auto=both_auto, **of_rounds)
             records += made.records
             ended.append(made.ended)
-    return records
 
 
 def _named(functions: Sequence[Function]) -> dict[str, Function]:

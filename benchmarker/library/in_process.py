@@ -64,10 +64,12 @@ def measured_here(
     options: Mapping[str, Any],
     output: Path | None,
     listener: Listener,
-) -> list[Record]:
+    records: list[Record],
+) -> None:
     """Measure a function, or the first one in turns with each of the others, with every combination of options.
 
-    Raises `UserError` if an option is unknown, if a function fails, or if its result is wrong.
+    The records of each combination are added to `records`. Raises `UserError` if an option is unknown, if a function
+    fails, or if its result is wrong.
     """
     if refused := sorted(NOT_HERE & options.keys()):
         raise UserError(f"{refused[0]} cannot be set in a process that runs; put the functions into a file")
@@ -82,14 +84,12 @@ def measured_here(
             for table in factors.expand(description_of(settings, trials=1))
             for names in ([[first, other] for other in others] or [[first]])
         ]
-        records: list[Record] = []
         for number, cases in enumerate(trials, 1):
             title = f"[{number}/{len(trials)}] {' and '.join(str(case.params[FUNCTION]) for case in cases)}"
             listener.begin(title, cases[0], None)
             made = _trial(cases, kind, output, listener, title)
             listener.end(made)
             records += made
-        return records
 
 
 def _trial(cases: list[Case], kind: type[Problem], output: Path | None, listener: Listener, title: str) -> list[Record]:

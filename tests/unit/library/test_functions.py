@@ -225,6 +225,19 @@ def test_an_interrupt_says_what_is_lost_and_leaves_no_thread():
     assert threading.active_count() == threads
 
 
+def test_an_interrupt_has_the_rows_that_were_complete():
+    def interrupted(x):
+        if len(x) == 16:
+            raise KeyboardInterrupt
+        return x + 1
+
+    with pytest.raises(KeyboardInterrupt, match=r"^\[2/2\] interrupted: ") as caught:
+        benchmarker.measure(interrupted, inputs=draw, n=[8, 16], **QUICK)
+    results = caught.value.results
+    assert [record.case.params["n"] for record in results.records] == [8]
+    assert "interrupted" in repr(results)
+
+
 def test_progress_is_told_where_somebody_watches(capsys, monkeypatch):
     options = {name: value for name, value in QUICK.items() if name != "progress"}
     benchmarker.measure(lambda x: x, inputs=draw, **options)
