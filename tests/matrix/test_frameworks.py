@@ -20,6 +20,12 @@ ARRAYS = [
     ("torch", "__import__('torch').tensor"),
     ("numpy", "__import__('numpy').array"),
 ]
+PRODUCTS = {
+    "jax": "import jax; a = jax.device_put(a); step = jax.jit(lambda: jax.block_until_ready(a @ a))",
+    "torch": "import torch; a = torch.from_numpy(a); step = lambda: a @ a",
+    "numpy": "step = lambda: a @ a",
+}
+"""A product of each framework that computes: programs have threads of their own."""
 
 OPENED = """
 import json
@@ -48,7 +54,7 @@ def on_one_thread(framework):
     return opened(framework, "fp32", f"[f.threads(), {pools}, {info}]", threads=1)
 
 
-@pytest.mark.parametrize("framework", [name for name in FRAMEWORKS if name != "program"])  # has threads of its own
+@pytest.mark.parametrize("framework", [*PRODUCTS])
 def test_threads_are_set_and_found_by_looking(framework):
     assert on_one_thread(framework)[0] == 1
     assert opened(framework, "fp32", "f.threads()", threads=2) == 2
@@ -118,16 +124,9 @@ def test_importing_a_framework_plugin_starts_no_device():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
 
 
-PRODUCTS = {
-    "jax": "import jax; a = jax.device_put(a); step = jax.jit(lambda: jax.block_until_ready(a @ a))",
-    "torch": "import torch; a = torch.from_numpy(a); step = lambda: a @ a",
-    "numpy": "step = lambda: a @ a",
-}
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs Linux's list of threads")
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", [*PRODUCTS])
 def test_as_many_threads_are_busy_as_were_set(framework):
     """Whatever OMP_NUM_THREADS says. Of the moments at which two or more may wait for a core, most tell the number."""
     script = OPENED.format(framework=framework, precision="fp32", threads=2, code="f.threads()") + (
