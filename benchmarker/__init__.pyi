@@ -33,7 +33,6 @@ from .api.precision import STORED_FLOATS as STORED_FLOATS
 from .api.precision import Precision as Precision
 from .api.problem import FUNCTION as FUNCTION
 from .api.problem import IN_PROCESS as IN_PROCESS
-from .api.problem import PROGRAM as PROGRAM
 from .api.problem import Arrays as Arrays
 from .api.problem import Collective as Collective
 from .api.problem import Cost as Cost
@@ -43,7 +42,6 @@ from .api.problem import Data as Data
 from .api.problem import Divides as Divides
 from .api.problem import Engine as Engine
 from .api.problem import Exact as Exact
-from .api.problem import Execution as Execution
 from .api.problem import Generates as Generates
 from .api.problem import HasParameters as HasParameters
 from .api.problem import IsExchange as IsExchange
@@ -54,7 +52,9 @@ from .api.problem import Support as Support
 from .api.problem import Token as Token
 from .api.problem import Work as Work
 from .api.problem import Workload as Workload
-from .api.problem import is_program as is_program
+from .api.program import PROGRAM as PROGRAM
+from .api.program import Execution as Execution
+from .api.program import is_program as is_program
 from .files.locks import scratch as scratch
 from .hooks.specs import hookimpl as hookimpl
 from .library.frames import load as load

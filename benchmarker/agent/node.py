@@ -14,7 +14,7 @@ from typing import Protocol
 import msgspec
 
 from benchmarker.api.case import Case
-from benchmarker.api.problem import is_program
+from benchmarker.api.program import is_program
 from benchmarker.machine import gpus
 from benchmarker.power import samplers
 from benchmarker.power.sampler import MeterProbe

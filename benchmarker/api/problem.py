@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from benchmarker.api.case import Cache, Mode, Parallel
 from benchmarker.api.errors import UserError
-from benchmarker.api.metric import Figure
 from benchmarker.api.precision import PRECISIONS, Precision
+from benchmarker.api.program import Execution
 
 if TYPE_CHECKING:
     import numpy as np
@@ -140,17 +140,6 @@ class Source:
 
 IN_PROCESS = "in-process"
 """Name of the problem whose functions are given as values, in the process that has them."""
-PROGRAM = "program:"
-"""What the name of a problem begins with that is a command line, such as `program:./stream {n}`."""
-ONCE: Mapping[str, int] = {"warmup_steps": 0, "blocks": 1}
-"""How a program is measured unless something else is asked for: it is executed once in a trial."""
-
-
-def is_program(problem: str) -> bool:
-    """Whether the problem of this name is a command line."""
-    return problem.startswith(PROGRAM)
-
-
 FUNCTION = "function"
 """The option of such a problem that names what of the file is measured."""
 
@@ -179,36 +168,6 @@ class Exact:
     bounds: Mapping[str, float]
     against: str
     elements: Mapping[str, float] = field(default_factory=dict)
-
-
-class Execution(ABC):
-    """What a program does instead of steps: a block is one execution, in a process of its own.
-
-    A trial executes it as often as it has blocks and steps of warm-up, and for nothing else.
-    """
-
-    @abstractmethod
-    def prepare(self) -> None:
-        """Do what comes before all that is timed; called once."""
-
-    @abstractmethod
-    def block(self, steps: int) -> int:
-        """Execute the program once; returns its duration in ns. Raises `TrialError` if it fails."""
-
-    def sync_s(self) -> float:
-        """Return 0: a block ends with the process."""
-        return 0.0
-
-    @abstractmethod
-    def figures(self) -> Sequence[Figure]:
-        """Return what is known of the timed executions, the last ones; raises `TrialError` if one was not as it should.
-
-        Called once, after all of them.
-        """
-
-    @abstractmethod
-    def peak_rss_bytes(self) -> int | str:
-        """Return the largest resident set of a process of the timed executions, or why it is not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarker.api.problem import is_program
+from benchmarker.api.program import is_program
 from benchmarker.comparing.disturbances import COUNTED_S, count
 from benchmarker.formatting import part
 from benchmarker.hooks.cases import environment_of

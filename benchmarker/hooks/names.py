@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import fields
 
 from benchmarker.api.case import EXECUTIONS, Case, Measuring
-from benchmarker.api.problem import FUNCTION, ONCE, is_program
+from benchmarker.api.problem import FUNCTION
+from benchmarker.api.program import ONCE, is_program
 from benchmarker.hooks import parameters, registry
 from benchmarker.records.factors import DEFAULTS, Factors, Value, label, text, varying
 from benchmarker.records.sides import SIDE

@@ -23,7 +23,8 @@ from urllib.parse import unquote, urlsplit
 import pluggy
 
 from benchmarker.api.errors import UserError
-from benchmarker.api.problem import IN_PROCESS, is_program
+from benchmarker.api.problem import IN_PROCESS
+from benchmarker.api.program import is_program
 from benchmarker.formatting import one_line
 from benchmarker.hooks import specs
 from benchmarker.version import DISTRIBUTION

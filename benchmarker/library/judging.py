@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from benchmarker.api.errors import UserError
-from benchmarker.api.problem import FUNCTION, is_program
+from benchmarker.api.problem import FUNCTION
+from benchmarker.api.program import is_program
 from benchmarker.comparing import matching, profiled_parts
 from benchmarker.comparing.judge import Referee, classical
 from benchmarker.comparing.judge import compare as compare_matches

@@ -15,7 +15,8 @@ import msgspec
 
 from benchmarker.api.case import Case, CaseRequest, Measuring, Scaling
 from benchmarker.api.errors import UserError
-from benchmarker.api.problem import FUNCTION, NO_WEAK_SCALING, ONCE, Divides, is_program
+from benchmarker.api.problem import FUNCTION, NO_WEAK_SCALING, Divides
+from benchmarker.api.program import ONCE, is_program
 from benchmarker.files.toml import assigned
 from benchmarker.hooks import parameters, registry
 from benchmarker.machine import gpus

@@ -11,7 +11,8 @@ from benchmarker.api.case import EXECUTIONS, Case, CaseRequest, Mode, Parallel
 from benchmarker.api.errors import UserError
 from benchmarker.api.framework import Device, FrameworkInfo
 from benchmarker.api.precision import PRECISIONS
-from benchmarker.api.problem import Support, divided, is_program
+from benchmarker.api.problem import Support, divided
+from benchmarker.api.program import is_program
 from benchmarker.formatting import value_text
 from benchmarker.hooks import launchers, parameters
 from benchmarker.machine import gpus

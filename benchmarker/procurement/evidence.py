@@ -16,7 +16,8 @@ from msgspec import Struct
 
 from benchmarker.api.errors import UserError
 from benchmarker.api.precision import PRECISIONS
-from benchmarker.api.problem import Divides, divided, is_program
+from benchmarker.api.problem import Divides, divided
+from benchmarker.api.program import is_program
 from benchmarker.formatting import part
 from benchmarker.hooks import parameters, registry
 from benchmarker.machine import description

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from benchmarker.api.problem import is_program
+from benchmarker.api.program import is_program
 from benchmarker.formatting import si
 from benchmarker.records.record import sets_of_rotation
 from benchmarker.stats.median_interval import MIN_BLOCKS_FOR_INTERVAL, median_half_width

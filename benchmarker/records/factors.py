@@ -13,7 +13,8 @@ import msgspec
 
 from benchmarker.api.case import CaseRequest, Measuring, option_name
 from benchmarker.api.errors import UserError
-from benchmarker.api.problem import FUNCTION, PROGRAM, is_program
+from benchmarker.api.problem import FUNCTION
+from benchmarker.api.program import PROGRAM, is_program
 from benchmarker.files.toml import take
 from benchmarker.formatting import value_text
 

@@ -11,7 +11,7 @@ import msgspec
 
 from benchmarker.api.case import Case
 from benchmarker.api.launcher import Allocation
-from benchmarker.api.problem import PROGRAM, is_program
+from benchmarker.api.program import PROGRAM, is_program
 from benchmarker.files.atomic import as_json
 from benchmarker.formatting import one_line, si
 from benchmarker.hooks import registry

@@ -13,7 +13,7 @@ import click
 from click.core import ParameterSource
 
 from benchmarker.api.errors import UserError
-from benchmarker.api.problem import is_program
+from benchmarker.api.program import is_program
 from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.display.progress import Progress, progress_options, verbose, working
 from benchmarker.cli.options.case import case_options, store_options

@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from benchmarker.api.errors import UserError
-from benchmarker.api.problem import PROGRAM
+from benchmarker.api.program import PROGRAM
 from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.display.progress import progress_options
 from benchmarker.cli.execution import continue_run, execute_plan, planned, preview, spread

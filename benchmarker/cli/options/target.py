@@ -6,7 +6,8 @@ import shlex
 from collections.abc import Sequence
 from itertools import pairwise
 
-from benchmarker.api.problem import FUNCTION, PROGRAM
+from benchmarker.api.problem import FUNCTION
+from benchmarker.api.program import PROGRAM
 from benchmarker.hooks import registry
 
 
