@@ -243,7 +243,7 @@ class Problem(ABC):
     published: ClassVar[tuple[Published, ...]] = ()
     cache: ClassVar[Cache | None] = None
     """Where steps find their inputs unless `--cache` says it; None: in four batches, which weights often exceed."""
-    inputs: ClassVar[Mapping[Mode, tuple[str, ...]]] = {}
+    reads: ClassVar[Mapping[Mode, tuple[str, ...]]] = {}
     """Names of the inputs that a step reads, of a mode in which it does not read all that `data` draws."""
     frameworks: ClassVar[tuple[str, ...] | None] = None
     """Frameworks that the problem is for; None for all that have an implementation."""

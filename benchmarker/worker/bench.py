@@ -86,7 +86,7 @@ class Bench:
 
     def read(self, data: Data) -> Collection[str]:
         """Return the names of the inputs that a step reads."""
-        return self.problem.inputs.get(self.case.mode, data.batches[0])
+        return self.problem.reads.get(self.case.mode, data.batches[0])
 
     def draw(self) -> tuple[Data, Inputs]:
         """Draw weights and inputs at full size; tells how many sets of inputs steps are to take in turns."""

@@ -33,7 +33,7 @@ class Attention(Problem):
     summary = "GPT self-attention softmax(Q·Kᵀ/√D + mask)·V on [B,T,H,D]"
     accelerator = {"batch_size": 16, "seq_len": 1024}
     cache = "rotate"
-    inputs = INPUTS
+    reads = INPUTS
     cost_formula = (
         "flops = 4·B·H·T²·D (including the masked half), three times that with backward\n"
         "bytes = q, k, v and the output once, with backward also their gradients"

@@ -39,7 +39,7 @@ class Conv(Problem):
     summary = "convolution in 1, 2 or 3 dimensions, with stride, padding, dilation and groups"
     accelerator = {"batch_size": 128, "in_channels": 256, "out_channels": 256}
     cache = "rotate"
-    inputs = INPUTS
+    reads = INPUTS
     cost_formula = (
         "flops = 2·B·out_channels·in_channels/groups·kernel_size^dims·out_size^dims, including products with padding,\n"
         "        three times that with backward\n"

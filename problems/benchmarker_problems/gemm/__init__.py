@@ -22,7 +22,7 @@ class Gemm(Problem):
     summary = "matrix product C[M,N] = A[M,K] · B[K,N]"
     accelerator = {"m": 8192, "n": 8192, "k": 8192}
     cache = "rotate"
-    inputs = INPUTS
+    reads = INPUTS
     cost_formula = (
         "flops = 2·M·N·K·batch, three times that with backward\n"
         "bytes = A, B and C once, with backward also their gradients"

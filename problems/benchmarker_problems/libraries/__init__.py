@@ -5,22 +5,21 @@ A model is then measured as a class of the user is: its results are held to its 
 alone, and the framework counts its work.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib import import_module, metadata
-from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from msgspec import Meta
 
 from benchmarker import Data, Mode, Source, UserError
-from benchmarker_problems.own import Foreign, arguments
+from benchmarker_problems.libraries import files
+from benchmarker_problems.own import Foreign, arguments, seeded
 
-DIGITS = 12
-"""Digits of its digest that stand behind the name of a config file."""
+FILES = ("config", "inputs")
+"""Options that name files of the user."""
 Batch = Annotated[int, Meta(ge=1, description="samples a step")]
 ImageSize = Annotated[int, Meta(ge=0, description="height and width of an image in pixels; 0: as the model has it")]
 
@@ -38,6 +37,13 @@ class Library(Foreign):
     depth: Annotated[
         int, Meta(ge=1, description="names in the longest scope of a profile, such as 2: model.layers.*")
     ] = 3
+    inputs: Annotated[
+        str,
+        Meta(description="Python file whose function `inputs` returns arguments of the model; they replace those made"),
+    ] = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "inputs", files.with_digest("inputs", self.inputs))
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -59,7 +65,8 @@ class Library(Foreign):
     def title(self, mode: Mode) -> str:
         """Return the model, the mode, and what of its options is not the default: `vit_b_16 training, batch_size=4`."""
         head = self.measured if mode == "inference" else f"{self.measured} {mode}"
-        return ", ".join([head, *self.sizes()])
+        given = {name: getattr(self, name, "") for name in FILES}
+        return ", ".join([head, *self.sizes(), *(f"{name}={value}" for name, value in given.items() if value)])
 
     def sizes(self) -> list[str]:
         """Return the sizes of the inputs in words."""
@@ -79,7 +86,17 @@ class Library(Foreign):
 
     def data(self, precision: str, rng: np.random.Generator, batches: int) -> Data:
         """Return inputs that fit the model; weights are those of the library, from the seed of the case."""
-        return arguments.taken(self.measured, [self.builder.inputs(self, rng) for _ in range(batches)], precision)
+        return arguments.taken(self.measured, [self.arguments(rng) for _ in range(batches)], precision)
+
+    def arguments(self, rng: np.random.Generator) -> dict[str, Any]:
+        """Return a set of inputs: those of the user's file, and what else the model needs."""
+        given = files.given_inputs(self.inputs, vars(self), seeded(rng)) if self.inputs else {}
+        return {**self.builder.inputs(self, rng, given), **given}
+
+    @property
+    def code_files(self) -> frozenset[str]:
+        """The name of the file that gives inputs."""
+        return frozenset({self.inputs.rpartition("@")[0]} - {""})
 
     def helper(self, name: str, precision: str) -> Any:
         """Return the samples of a step; the rest is not known here."""
@@ -105,30 +122,12 @@ class ConfiguredLibrary(Library):
     image_size: ImageSize = 0
 
     def __post_init__(self) -> None:
-        if self.config and "@" not in self.config:
-            object.__setattr__(self, "config", f"{self.config}@{_digest(self.config)}")
+        super().__post_init__()
+        object.__setattr__(self, "config", files.with_digest("config", self.config))
 
     def read_config(self) -> dict[str, Any]:
         """Return what the file says; raises `UserError` if it is no JSON object, or not what it was in the plan."""
-        name, _, digest = self.config.rpartition("@")
-        if not name:
-            return {}
-        if _digest(name) != digest:
-            raise UserError(f"{name} changed after the run was planned; start a new run")
-        try:
-            values = json.loads(Path(name).read_bytes())
-        except ValueError as error:
-            raise UserError(f"--config={name}: not JSON: {error}") from error
-        if not isinstance(values, dict):
-            raise UserError(f"--config={name}: not a JSON object")
-        return values
-
-
-def _digest(name: str) -> str:
-    try:
-        return sha256(Path(name).read_bytes()).hexdigest()[:DIGITS]
-    except OSError as error:
-        raise UserError(f"--config={name}: {error.strerror}") from error
+        return files.read_object("config", self.config)
 
 
 def _version(distribution: str) -> str:

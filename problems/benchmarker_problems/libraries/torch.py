@@ -5,7 +5,7 @@ Random parts of training, such as dropout, are off: what is random cannot be hel
 
 import difflib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from importlib import import_module, metadata
 from importlib.util import find_spec
@@ -95,6 +95,15 @@ class Fed(nn.Module):
         return first.square().mean() if labels is None or self.takes_labels else F.cross_entropy(first, labels)
 
 
+def refuse_unknown(name: str, model: nn.Module, arguments: Iterable[str]) -> None:
+    """Raise `UserError` for an argument that a model does not take; labels may be those of the loss alone."""
+    parameters = signature(model.forward).parameters
+    if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
+        return
+    if off := next((each for each in arguments if each not in (*parameters, *LABELS)), None):
+        raise UserError(f"{name} takes no argument {off!r}; it takes {', '.join(parameters)}")
+
+
 def _without_labels(arguments: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: value for name, value in arguments.items() if name not in LABELS}
 
@@ -120,6 +129,7 @@ class _LibraryCalls(TorchCalls):
         torch.manual_seed(self.case.seed)
         with torch.device(self.framework.device):
             model: Any = self.problem.builder.build(self.problem, precision)
+        refuse_unknown(self.problem.measured, model, self.template)
         trains = self.case.mode != "inference"
         model.train(trains)
         without_chance(model)

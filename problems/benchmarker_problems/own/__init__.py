@@ -23,7 +23,7 @@ from msgspec import Meta
 
 from benchmarker import FUNCTION, PRECISIONS, Cost, Data, Mode, Problem, Source, UserError, Work, hookimpl
 from benchmarker_problems.own import arguments
-from benchmarker_problems.own.code import GIVEN, ITEM_SIZE, SEED, Code, read
+from benchmarker_problems.own.code import GIVEN, ITEM_SIZE, SEED, Code, PythonFile, read
 from benchmarker_problems.own.example import FRAMEWORKS, SOFTMAX
 
 
@@ -139,11 +139,7 @@ class Own(Foreign):
     def _arguments(self, rng: np.random.Generator) -> Any:
         if "inputs" not in self.code.helpers:
             return ()
-        seed = int(rng.integers(2**31))
-        np.random.seed(seed)
-        random.seed(seed)
-        if torch := sys.modules.get("torch"):
-            torch.manual_seed(seed)
+        seed = seeded(rng)
         takes_seed = any(each.name == SEED for each in self.code.helpers["inputs"])
         made = self.module.inputs(**self.options_of("inputs"), **({SEED: seed} if takes_seed else {}))
         if made is None:
@@ -151,7 +147,17 @@ class Own(Foreign):
         return made
 
 
-def imported(code: Code) -> ModuleType:
+def seeded(rng: np.random.Generator) -> int:
+    """Seed every generator of random numbers that a function of the user may use; returns the seed."""
+    seed = int(rng.integers(2**31))
+    np.random.seed(seed)
+    random.seed(seed)
+    if torch := sys.modules.get("torch"):
+        torch.manual_seed(seed)
+    return seed
+
+
+def imported(code: PythonFile) -> ModuleType:
     """Import a file, with its folder on the path, or the module of this name; each content once."""
     if not code.name.endswith(".py"):
         is_package = code.path.name == "__init__.py"

@@ -46,15 +46,22 @@ class Parameter:
 
 
 @dataclass(frozen=True)
-class Code:
-    """A file: its name as the user wrote it, and what is defined in it.
+class PythonFile:
+    """A file or module of the user: its name as the user wrote it, and the digest of its content."""
+
+    name: str
+    path: Path
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Code(PythonFile):
+    """What is defined in a file.
 
     `functions` are those that are measured, with the parameters of a class's `__init__`; `helpers` are the others that
     have a meaning, with their parameters.
     """
 
-    name: str
-    path: Path
     summary: str
     frameworks: tuple[str, ...]
     functions: Mapping[str, tuple[Parameter, ...]]
@@ -63,7 +70,6 @@ class Code:
     trained: frozenset[str]
     """Classes that have a method `loss`."""
     options: Mapping[str, bool | int | float | str]
-    sha256: str
 
 
 def read(name: str, path: Path) -> Code:

@@ -68,5 +68,7 @@ def test_a_config_is_that_of_its_content(tmp_path, monkeypatch):
     (tmp_path / "config.json").write_text('{"n_layer": 1}')
     with pytest.raises(UserError, match=r"config\.json changed after the run was planned"):
         made.read_config()
+    with pytest.raises(UserError, match=r"--inputs=none\.py: No such file"):
+        parameters.convert(kind, {"inputs": "none.py"})
     with pytest.raises(UserError, match=r"--config=none\.json: No such file"):
         parameters.resolve(kind, {"config": "none.json"}, "cpu")

@@ -22,8 +22,7 @@ class Diffusers(ConfiguredLibrary):
 
     def sizes(self) -> list[str]:
         """Return the sizes of the inputs, and what is not the default."""
-        given = {"config": self.config, "image_size": self.image_size}
-        return [*super().sizes(), *(f"{name}={value}" for name, value in given.items() if value)]
+        return [*super().sizes(), *([f"image_size={self.image_size}"] if self.image_size else [])]
 
 
 @hookimpl

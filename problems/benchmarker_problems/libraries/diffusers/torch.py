@@ -1,7 +1,7 @@
 """Models of diffusers in PyTorch. Shapes: B batch, C channels, F frames, H height, W width, T tokens."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 # First: it makes torchvision importable.
@@ -15,6 +15,7 @@ from torch import nn
 
 from benchmarker import UserError
 from benchmarker_problems.libraries.diffusers import Diffusers
+from benchmarker_problems.libraries.files import cannot_be_made
 
 __all__ = ["build_workload", "describe_workload"]
 
@@ -52,8 +53,8 @@ def build(problem: Diffusers, precision: str) -> nn.Module:
     return model
 
 
-def inputs(problem: Diffusers, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Return arguments of the model by name; raises `UserError` if one that it needs cannot be made."""
+def inputs(problem: Diffusers, rng: np.random.Generator, given: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Return arguments of the model by name that are not given; raises `UserError` if one cannot be made."""
     config, batch = settings(problem), problem.batch_size
     size = problem.image_size or config.get("sample_size") or SIZE
     height, width = size if isinstance(size, list | tuple) else (size, size)
@@ -77,7 +78,10 @@ def inputs(problem: Diffusers, rng: np.random.Generator) -> dict[str, np.ndarray
     def text() -> np.ndarray:
         wide = next((each for name in TEXT_WIDTHS if (each := config.get(name))), None)
         if wide is None:
-            raise UserError(f"{problem.model} needs the argument 'encoder_hidden_states', whose width its config lacks")
+            raise UserError(
+                f"{problem.model} needs the argument 'encoder_hidden_states', whose width its config lacks; "
+                "give it by a file, --inputs=FILE.py"
+            )
         return normal(problem.seq_len, int(wide))
 
     rows, columns = np.divmod(np.arange(height * width, dtype=np.float32), width)
@@ -95,6 +99,6 @@ def inputs(problem: Diffusers, rng: np.random.Generator) -> dict[str, np.ndarray
         makers["class_labels"] = lambda: rng.integers(classes, size=batch)
     parameters = inspect.signature(class_of(problem.model).forward).parameters
     for name, parameter in parameters.items():
-        if name not in ("self", *makers) and parameter.default is parameter.empty:
-            raise UserError(f"{problem.model} needs the argument {name!r}, which cannot be made from its config")
-    return {name: make() for name, make in makers.items() if name in parameters}
+        if name not in ("self", *makers, *given) and parameter.default is parameter.empty:
+            raise UserError(f"{problem.model} {cannot_be_made(name)}")
+    return {name: make() for name, make in makers.items() if name in parameters and name not in given}

@@ -4,6 +4,9 @@
 from benchmarker_problems.libraries.torch import build_workload, describe_workload, unknown
 
 # isort: split
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import timm
 from torch import nn
@@ -26,8 +29,8 @@ def build(problem: Timm, precision: str) -> nn.Module:
     return model
 
 
-def inputs(problem: Timm, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Return images [B, C, H, W] and labels."""
+def inputs(problem: Timm, rng: np.random.Generator, given: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Return images [B, C, H, W] and labels; the caller replaces those that are given."""
     if not timm.is_model(problem.model):
         raise unknown("timm", problem.model, names())
     config, size = timm.get_pretrained_cfg(problem.model), problem.image_size

@@ -4,6 +4,7 @@
 from benchmarker_problems.libraries.torch import build_workload, describe_workload, unknown
 
 # isort: split
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -42,11 +43,16 @@ def build(problem: Torchvision, precision: str) -> nn.Module:
     return model
 
 
-def inputs(problem: Torchvision, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Return images [B, C, H, W], or videos [B, C, T, H, W], and labels; raises `UserError` for a detector."""
+def inputs(problem: Torchvision, rng: np.random.Generator, given: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Return images [B, C, H, W], or videos [B, C, T, H, W], and labels; none of a detector, whose are `given`."""
     kind, batch = kind_of(problem.model), problem.batch_size
     if kind in ("detection", "quantization"):
-        raise UserError(f"{problem.model} is for {kind}: its inputs cannot be made, as they are no arrays of one shape")
+        if given:
+            return {}
+        raise UserError(
+            f"{problem.model} is for {kind}: its inputs cannot be made, as they are no arrays of one shape; "
+            "give them by a file, --inputs=FILE.py"
+        )
     size = problem.image_size or _size(problem.model)
 
     def images(*shape: int) -> np.ndarray:

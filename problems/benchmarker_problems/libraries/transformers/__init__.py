@@ -25,7 +25,7 @@ class Transformers(ConfiguredLibrary):
 
     def sizes(self) -> list[str]:
         """Return the sizes of the inputs, and what is not the default."""
-        given = {"config": self.config, "attention": self.attention, "image_size": self.image_size}
+        given = {"attention": self.attention, "image_size": self.image_size}
         return [
             f"B={self.batch_size} T={self.seq_len}",
             *(f"{name}={value}" for name, value in given.items() if value not in ("", "default", 0)),

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarker import UserError
+from benchmarker_problems.libraries.files import cannot_be_made
 
 if TYPE_CHECKING:
     from benchmarker_problems.libraries.transformers import Transformers
 
 PIXELS = 224
 """Height and width of an image if neither the config nor the user says it."""
+TEXTS = {"input_ids", "decoder_input_ids"}
+"""Arguments that are texts."""
 CHOICES = 2
 """Answers of a question with several answers."""
 CLASSIFIERS = (
@@ -46,8 +49,11 @@ class Maker:
             "input_features": self.features,
         }
 
-    def arguments(self, parameters: Mapping[str, inspect.Parameter]) -> dict[str, np.ndarray]:
-        """Return the arguments that a model needs, and those that its kind of model is usually given."""
+    def arguments(self, parameters: Mapping[str, inspect.Parameter], given: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """Return the arguments that a model needs, and those that its kind of model is usually given, but for `given`.
+
+        Labels are not made for a text that is given: only its author knows which they are.
+        """
         of_any = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
         wanted = [self.main] if self.main in parameters else []
         wanted += [each for each in ("input_ids", "pixel_values") if each in parameters and self.reads(each)]
@@ -58,13 +64,15 @@ class Maker:
             for name, parameter in parameters.items()
             if name != "self" and parameter.default is parameter.empty and parameter.kind not in of_any
         ]
-        made = {name: self.made(name) for name in dict.fromkeys(wanted)}
+        made = {name: self.made(name) for name in dict.fromkeys(wanted) if name not in given}
+        if TEXTS & given.keys():
+            return made
         return {**made, **{name: value for name, value in self.labels(made).items() if name in parameters}}
 
     def made(self, name: str) -> np.ndarray:
         """Return one argument."""
         if name not in self.makers:
-            raise UserError(f"{self.problem.model} needs the argument {name!r}, which cannot be made from its config")
+            raise UserError(f"{self.problem.model} {cannot_be_made(name)}")
         return self.makers[name]()
 
     def reads(self, name: str) -> bool:
@@ -125,7 +133,8 @@ class Maker:
         )
         if count is None:
             raise UserError(
-                f"{self.problem.model} reads images in a text, but its config does not say at how many tokens"
+                f"{self.problem.model} reads images in a text, but its config does not say at how many tokens; "
+                "give input_ids by a file, --inputs=FILE.py"
             )
         return np.concatenate([np.full((self.batch, count), image), ids], 1)
 
@@ -162,7 +171,8 @@ class Maker:
         width = next((getattr(config, name) for name in names if hasattr(config, name)), None)
         if width is None:
             raise UserError(
-                f"{self.problem.model} needs the argument 'input_features', whose width its config does not say"
+                f"{self.problem.model} needs the argument 'input_features', whose width its config does not say; "
+                "give it by a file, --inputs=FILE.py"
             )
         return self.normal(self.batch, self.length, width)
 

@@ -2,7 +2,9 @@
 
 import copy
 import inspect
+from collections.abc import Mapping
 from functools import cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -77,15 +79,15 @@ def build(problem: Transformers, precision: str) -> nn.Module:
     return model
 
 
-def inputs(problem: Transformers, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Return arguments of the model by name; raises `UserError` if one that it needs cannot be made."""
+def inputs(problem: Transformers, rng: np.random.Generator, given: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Return arguments of the model by name that are not given; raises `UserError` if one cannot be made."""
     kind = class_of(problem.model)
     parameters = inspect.signature(kind.forward).parameters
-    return Maker(problem, config_of(problem), kind.main_input_name, rng).arguments(parameters)
+    return Maker(problem, config_of(problem), kind.main_input_name, rng).arguments(parameters, given)
 
 
 def tokens(problem: Transformers) -> int | None:
     """Return the tokens of a step of a model that reads or writes text; None for any other."""
-    arguments = inputs(problem, np.random.default_rng(0))
+    arguments = problem.arguments(np.random.default_rng(0))
     ids = arguments.get("decoder_input_ids", arguments.get("input_ids"))
-    return None if ids is None else ids.size
+    return None if ids is None else prod(ids.shape)
