@@ -18,7 +18,7 @@ from benchmarker import Data, Mode, Source, UserError
 from benchmarker_problems.libraries import files
 from benchmarker_problems.own import Foreign, arguments, seeded
 
-FILES = ("config", "inputs")
+FILES = ("config", "inputs", "weights")
 """Options that name files of the user."""
 Batch = Annotated[int, Meta(ge=1, description="samples a step")]
 ImageSize = Annotated[int, Meta(ge=0, description="height and width of an image in pixels; 0: as the model has it")]
@@ -26,7 +26,7 @@ ImageSize = Annotated[int, Meta(ge=0, description="height and width of an image 
 
 @dataclass(frozen=True)
 class Library(Foreign):
-    """A model of a library, with random weights; nothing is downloaded. A subclass has `model` among its options."""
+    """A model of a library, with random weights or those of a file. A subclass has `model` among its options."""
 
     cost_formula = "FLOPs as the framework counts them in a step: those of matrix products and convolutions"
     frameworks = ("torch",)
@@ -42,8 +42,12 @@ class Library(Foreign):
         Meta(description="Python file whose function `inputs` returns arguments of the model; they replace those made"),
     ] = ""
 
+    weights: Annotated[str, Meta(description="safetensors file with weights of the model; empty: random ones")] = ""
+
     def __post_init__(self) -> None:
-        object.__setattr__(self, "inputs", files.with_digest("inputs", self.inputs))
+        for name in FILES:
+            if value := getattr(self, name, ""):
+                object.__setattr__(self, name, files.with_digest(name, value))
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -120,10 +124,6 @@ class ConfiguredLibrary(Library):
 
     config: Annotated[str, Meta(description="config.json of the model; empty: the default of its class")] = ""
     image_size: ImageSize = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "config", files.with_digest("config", self.config))
 
     def read_config(self) -> dict[str, Any]:
         """Return what the file says; raises `UserError` if it is no JSON object, or not what it was in the plan."""

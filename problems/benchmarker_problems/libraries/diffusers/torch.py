@@ -16,6 +16,7 @@ from torch import nn
 from benchmarker import UserError
 from benchmarker_problems.libraries.diffusers import Diffusers
 from benchmarker_problems.libraries.files import cannot_be_made
+from benchmarker_problems.libraries.weights import load
 
 __all__ = ["build_workload", "describe_workload"]
 
@@ -48,9 +49,9 @@ def settings(problem: Diffusers) -> dict[str, Any]:
 
 
 def build(problem: Diffusers, precision: str) -> nn.Module:
-    """Return the model with random weights."""
+    """Return the model with random weights, or those of the user."""
     model: nn.Module = class_of(problem.model).from_config(problem.read_config())
-    return model
+    return load(problem, model)
 
 
 def inputs(problem: Diffusers, rng: np.random.Generator, given: Mapping[str, Any]) -> dict[str, np.ndarray]:

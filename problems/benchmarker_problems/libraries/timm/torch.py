@@ -12,6 +12,7 @@ import timm
 from torch import nn
 
 from benchmarker_problems.libraries.timm import Timm
+from benchmarker_problems.libraries.weights import load
 
 __all__ = ["build_workload", "describe_workload"]
 
@@ -26,7 +27,7 @@ def build(problem: Timm, precision: str) -> nn.Module:
     has_one_size = timm.get_pretrained_cfg(problem.model).fixed_input_size
     size = {"img_size": problem.image_size} if problem.image_size and has_one_size else {}
     model: nn.Module = timm.create_model(problem.model, pretrained=False, **size)
-    return model
+    return load(problem, model)
 
 
 def inputs(problem: Timm, rng: np.random.Generator, given: Mapping[str, Any]) -> dict[str, np.ndarray]:

@@ -13,6 +13,7 @@ from torchvision import models
 
 from benchmarker import UserError
 from benchmarker_problems.libraries.torchvision import Torchvision
+from benchmarker_problems.libraries.weights import load
 
 __all__ = ["build_workload", "describe_workload"]
 
@@ -37,10 +38,10 @@ def kind_of(model: str) -> str:
 
 
 def build(problem: Torchvision, precision: str) -> nn.Module:
-    """Return the model with random weights."""
+    """Return the model with random weights, or those of the user."""
     backbone = {"weights_backbone": None} if kind_of(problem.model) == "segmentation" else {}
     model: nn.Module = models.get_model(problem.model, weights=None, **backbone)
-    return model
+    return load(problem, model)
 
 
 def inputs(problem: Torchvision, rng: np.random.Generator, given: Mapping[str, Any]) -> dict[str, np.ndarray]:

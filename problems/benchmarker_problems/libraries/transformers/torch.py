@@ -8,10 +8,12 @@ from math import prod
 from typing import Any
 
 import numpy as np
+import torch
 import transformers
 from torch import nn
 
 from benchmarker import UserError
+from benchmarker_problems.libraries import weights
 from benchmarker_problems.libraries.torch import build_workload, describe_workload, unknown
 from benchmarker_problems.libraries.transformers import Transformers
 from benchmarker_problems.libraries.transformers.inputs import Maker
@@ -71,12 +73,43 @@ def config_of(problem: Transformers) -> Any:
 
 
 def build(problem: Transformers, precision: str) -> nn.Module:
-    """Return the model with random weights; in fp64 with experts one by one: there are no grouped products."""
+    """Return the model with random weights, or those of the user.
+
+    In fp64, experts compute one by one: there are no grouped products.
+    """
     chosen = {} if problem.attention == "default" else {"attn_implementation": problem.attention}
     if precision == "fp64":
         chosen["experts_implementation"] = "eager"
-    model: nn.Module = class_of(problem.model)._from_config(copy.deepcopy(config_of(problem)), **chosen)
-    return model
+    kind, config = class_of(problem.model), copy.deepcopy(config_of(problem))
+    if problem.weights:
+        return _loaded(problem, kind, config, chosen)
+    return kind._from_config(config, **chosen)  # type: ignore[no-any-return]
+
+
+def _loaded(problem: Transformers, kind: Any, config: Any, chosen: Mapping[str, Any]) -> nn.Module:
+    """Return the model with the weights of the file, whose names may be older ones, or lack that of the whole model."""
+    silence = transformers.utils.logging
+    level, shows_progress = silence.get_verbosity(), silence.is_progress_bar_enabled()
+    silence.set_verbosity(silence.CRITICAL)
+    silence.disable_progress_bar()
+    try:
+        with torch.device("cpu"):
+            model, found = kind.from_pretrained(
+                None,
+                config=config,
+                state_dict=weights.read(problem),
+                dtype=torch.float32,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,
+                **chosen,
+            )
+    finally:
+        silence.set_verbosity(level)
+        if shows_progress:
+            silence.enable_progress_bar()
+    shapes = {name: (of_file, of_model) for name, of_file, of_model in found["mismatched_keys"]}
+    weights.refuse(problem, found["missing_keys"] - shapes.keys(), found["unexpected_keys"], shapes)
+    return model  # type: ignore[no-any-return]
 
 
 def inputs(problem: Transformers, rng: np.random.Generator, given: Mapping[str, Any]) -> dict[str, np.ndarray]:
