@@ -4,6 +4,10 @@ from .api.case import Measuring as Measuring
 from .api.case import Mode as Mode
 from .api.case import Parallel as Parallel
 from .api.case import Profiling as Profiling
+from .api.cost import Cost as Cost
+from .api.cost import Counted as Counted
+from .api.cost import CountedBy as CountedBy
+from .api.cost import Work as Work
 from .api.errors import TrialError as TrialError
 from .api.errors import UserError as UserError
 from .api.framework import Device as Device
@@ -35,9 +39,6 @@ from .api.problem import FUNCTION as FUNCTION
 from .api.problem import IN_PROCESS as IN_PROCESS
 from .api.problem import Arrays as Arrays
 from .api.problem import Collective as Collective
-from .api.problem import Cost as Cost
-from .api.problem import Counted as Counted
-from .api.problem import CountedBy as CountedBy
 from .api.problem import Data as Data
 from .api.problem import Divides as Divides
 from .api.problem import Engine as Engine
@@ -50,10 +51,10 @@ from .api.problem import Published as Published
 from .api.problem import Source as Source
 from .api.problem import Support as Support
 from .api.problem import Token as Token
-from .api.problem import Work as Work
 from .api.problem import Workload as Workload
 from .api.program import PROGRAM as PROGRAM
 from .api.program import Execution as Execution
+from .api.program import ToldCheck as ToldCheck
 from .api.program import is_program as is_program
 from .files.locks import scratch as scratch
 from .hooks.specs import hookimpl as hookimpl

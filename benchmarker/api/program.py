@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
 
+from benchmarker.api.cost import Counted
 from benchmarker.api.metric import Figure
 
 PROGRAM = "program:"
 """What the name of a problem begins with that is a command line, such as `program:./stream {n}`."""
 ONCE: Mapping[str, int] = {"warmup_steps": 0, "blocks": 1}
 """How a program is measured unless something else is asked for: it is executed once in a trial."""
+STEPWISE = "stepwise"
+"""The option of a program that runs its steps when it is told to; it is measured as other steps are."""
 
 
 def is_program(problem: str) -> bool:
@@ -18,22 +22,42 @@ def is_program(problem: str) -> bool:
     return problem.startswith(PROGRAM)
 
 
-class Execution(ABC):
-    """What a program does instead of steps: a block is one execution, in a process of its own.
+def usually(options: Mapping[str, Any]) -> Mapping[str, int]:
+    """Return how a program with these options is measured unless something else is asked for, as far as it differs."""
+    return {} if options.get(STEPWISE) else ONCE
 
-    A trial executes it as often as it has blocks and steps of warm-up, and for nothing else.
+
+class ToldCheck(NamedTuple):
+    """How a program says that an output of it compares with what it should be."""
+
+    output: str
+    error: float
+    bound: float
+
+
+class Execution(ABC):
+    """What a program does instead of the steps of a framework, in processes of its own.
+
+    A block is one execution, and a trial executes the program as often as it has blocks and steps of warm-up, and for
+    nothing else. One that is `stepwise` is executed once, and a block is as many of its steps as it is told to run.
     """
+
+    stepwise: ClassVar[bool] = False
 
     @abstractmethod
     def prepare(self) -> None:
         """Do what comes before all that is timed; called once."""
 
+    def counted(self) -> Counted:
+        """Return the work of a step or execution, known once it is prepared; by default, nothing is known of it."""
+        return Counted(flops=None, bytes=None, samples=1, source=None)
+
     @abstractmethod
     def block(self, steps: int) -> int:
-        """Execute the program once; returns its duration in ns. Raises `TrialError` if it fails."""
+        """Execute the program, or so many of its steps; returns the duration in ns. Raises `TrialError` if it fails."""
 
     def sync_s(self) -> float:
-        """Return 0: a block ends with the process."""
+        """Return the cost to begin and end a block, s: by default 0, as a block ends with the process."""
         return 0.0
 
     @abstractmethod
@@ -42,6 +66,13 @@ class Execution(ABC):
 
         Called once, after all of them.
         """
+
+    def check(self) -> ToldCheck | str | None:
+        """Return how the program itself says that its output compares, or in words; None if it says nothing.
+
+        Called once, after `figures`. Raises `TrialError` if it says that the output is wrong, without any number.
+        """
+        return None
 
     @abstractmethod
     def peak_rss_bytes(self) -> int | str:

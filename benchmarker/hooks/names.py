@@ -15,7 +15,7 @@ from msgspec.structs import fields
 
 from benchmarker.api.case import EXECUTIONS, Case, Measuring
 from benchmarker.api.problem import FUNCTION
-from benchmarker.api.program import ONCE, is_program
+from benchmarker.api.program import is_program, usually
 from benchmarker.hooks import parameters, registry
 from benchmarker.records.factors import DEFAULTS, Factors, Value, label, text, varying
 from benchmarker.records.sides import SIDE
@@ -168,7 +168,7 @@ def _shared(same: Factors, head: str, programs: bool) -> str:
     places = {"precision": "", "framework": "in ", "device": "on "}
     usual = _USUAL
     if programs:
-        places, usual = {"device": "on "}, {**_USUAL, **ONCE, "execution": same.get("execution")}
+        places, usual = {"device": "on "}, {**_USUAL, **usually(same), "execution": same.get("execution")}
     words = [head, *(f"{how}{text(same[name])}" for name, how in places.items() if name in same)]
     compared = {"execution"} if "framework" not in same else set()
     more = [

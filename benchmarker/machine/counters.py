@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import resource
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 
@@ -31,9 +33,13 @@ class Snapshot:
     temperature_C: float | None
 
 
-def snapshot() -> Snapshot:
-    """Read the counters; takes about a millisecond. What the process did is with its children that have ended."""
+def snapshot(*, with_running: bool = False) -> Snapshot:
+    """Read the counters; takes about a millisecond. What the process did is with its children that have ended.
+
+    `with_running` adds those that have not, which takes as long as looking at all processes.
+    """
     own = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    running = [*_running()] if with_running else []
     cpu = psutil.cpu_times()
     steal = getattr(cpu, "steal", None)  # only Linux counts it
     idle = cpu.idle + getattr(cpu, "iowait", 0.0)
@@ -41,17 +47,34 @@ def snapshot() -> Snapshot:
     total = sum(cpu) - getattr(cpu, "guest", 0.0) - getattr(cpu, "guest_nice", 0.0)
     return Snapshot(
         time_s=time.monotonic(),
-        own_s=sum(each.ru_utime + each.ru_stime for each in own),
+        own_s=sum(each.ru_utime + each.ru_stime for each in own) + sum(each.busy_s for each in running),
         busy_s=total - idle - (steal or 0.0),
         total_s=total,
         steal_s=steal,
         pressure_s=_pressure_s(),
         throttled_s=_throttled_s(),
-        voluntary=sum(each.ru_nvcsw for each in own),
-        involuntary=sum(each.ru_nivcsw for each in own),
+        voluntary=sum(each.ru_nvcsw for each in own) + sum(each.voluntary for each in running),
+        involuntary=sum(each.ru_nivcsw for each in own) + sum(each.involuntary for each in running),
         frequency_MHz=_frequency_mhz(),
         temperature_C=_temperature_c(),
     )
+
+
+class _Running(NamedTuple):
+    """What a process that runs has done so far."""
+
+    busy_s: float
+    voluntary: int
+    involuntary: int
+
+
+def _running() -> Iterator[_Running]:
+    """Yield what each process has done that this one or its children started; one that just ended is left out."""
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error), process.oneshot():
+            times, switches = process.cpu_times(), process.num_ctx_switches()
+            busy_s = times.user + times.system + times.children_user + times.children_system
+            yield _Running(busy_s, switches.voluntary, switches.involuntary)
 
 
 def over_ranks(ranks: Sequence[Snapshot]) -> Snapshot:
@@ -67,7 +90,7 @@ def over_ranks(ranks: Sequence[Snapshot]) -> Snapshot:
 def between(start: Snapshot, end: Snapshot) -> Interference:
     """Return what was counted between two snapshots."""
     duration = max(end.time_s - start.time_s, 1e-9)
-    own = (end.own_s - start.own_s) / duration
+    own = max(0.0, end.own_s - start.own_s) / duration  # a process that ends unseen takes its counts along
     passed = end.total_s - start.total_s
 
     def difference(name: str) -> float | None:
@@ -84,8 +107,8 @@ def between(start: Snapshot, end: Snapshot) -> Interference:
         steal_percent=None if steal is None or passed <= 0 else 100 * steal / passed,
         pressure_percent=None if pressure is None else 100 * pressure / duration,
         throttled_s=difference("throttled_s"),
-        voluntary_switches=end.voluntary - start.voluntary,
-        involuntary_switches=end.involuntary - start.involuntary,
+        voluntary_switches=max(0, end.voluntary - start.voluntary),
+        involuntary_switches=max(0, end.involuntary - start.involuntary),
         frequency_MHz=sum(frequencies) / len(frequencies) if frequencies else None,
         temperature_C=max(temperatures, default=None),
     )

@@ -16,7 +16,7 @@ import msgspec
 from benchmarker.api.case import Case, CaseRequest, Measuring, Scaling
 from benchmarker.api.errors import UserError
 from benchmarker.api.problem import FUNCTION, NO_WEAK_SCALING, Divides
-from benchmarker.api.program import ONCE, is_program
+from benchmarker.api.program import is_program, usually
 from benchmarker.files.toml import assigned
 from benchmarker.hooks import parameters, registry
 from benchmarker.machine import gpus
@@ -275,8 +275,10 @@ def _want(table: Settings, find: Callable[[str], Any], problem: Callable[[str], 
         if isinstance(value, float) and not math.isfinite(value):
             raise UserError(f"{name}={value}: not a finite number")
     params = {name: values[name] for name in of_problem}
-    usual = {**ONCE} if is_program(given["problem"]) else {}
-    measuring = Measuring(**usual | {name: given.pop(name) for name in Measuring.__struct_fields__ if name in given})
+    usual = usually(params) if is_program(given["problem"]) else {}
+    measuring = Measuring(
+        **{**usual} | {name: given.pop(name) for name in Measuring.__struct_fields__ if name in given}
+    )
     return _Wanted(table, framework, CaseRequest(**given, params=params, measuring=measuring), all_devices, scaling)
 
 

@@ -10,10 +10,10 @@ import msgspec
 from msgspec import Meta, Struct
 
 from benchmarker.api.case import Cache, Case
+from benchmarker.api.cost import CountedBy
 from benchmarker.api.fields import NULL_IS_AN_ANSWER, Count, Positive, declared_reasons, null_because
 from benchmarker.api.launcher import Allocation
 from benchmarker.api.metric import Figure
-from benchmarker.api.problem import CountedBy
 from benchmarker.records.energy import Conditions, Energy, MeterReport
 from benchmarker.records.machine import DeviceInfo, Machine, Software, SourceFile
 from benchmarker.records.profile import Kernel, Scope, Trace
@@ -115,8 +115,8 @@ class CostPart(Struct, frozen=True, forbid_unknown_fields=True):
     tokens: Annotated[Count | None, null_because("{case.problem} has no tokens")]
     input_tokens: Count = 0  #: tokens of the prompts that a step computes; 0 if it computes none
     output_tokens: Count = 0  #: tokens that a step generates; 0 if it generates none
-    #: what tells `flops`: a formula, of the problem or of the user's file; PyTorch's counter of matrix products; or
-    #: XLA's of all arithmetic
+    #: what tells `flops`: a formula, of the problem or of the user's file; PyTorch's counter of matrix products; XLA's
+    #: of all arithmetic; or the program itself, which nothing checks
     source: Annotated[CountedBy | None, null_because("nothing counted the FLOPs")] = "formula"
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from benchmarker.api.case import Case, Mode
-    from benchmarker.api.problem import Cost, Work
+    from benchmarker.api.cost import Cost, Work
     from benchmarker.hooks.registry import Plugin
     from benchmarker.records.record import Record
     from benchmarker.roofline.roofs import Roof

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from benchmarker.api.cost import Work
 from benchmarker.api.errors import UserError
 from benchmarker.api.precision import ITEM_BYTES
-from benchmarker.api.problem import Generates, Work, phases_of
+from benchmarker.api.problem import Generates, phases_of
 from benchmarker.roofline.formula import of_part
 
 if TYPE_CHECKING:

@@ -146,8 +146,9 @@ class RankRunner:
         return self._samplers.gauge()
 
     def counter_snapshot(self) -> Snapshot:
-        """Read the interference counters."""
-        return counters.snapshot()
+        """Read the interference counters; of a program that goes on, with what it has done so far."""
+        execution = self.workload.execution
+        return counters.snapshot(with_running=execution is not None and execution.stepwise)
 
     def memory(self) -> Memory:
         """Return the peak memory so far; of a program, that of its processes."""

@@ -18,6 +18,7 @@ from msgspec import UNSET, UnsetType
 from benchmarker.api.case import Case, Measuring
 from benchmarker.api.errors import TrialError, UserError
 from benchmarker.api.problem import Problem, Workload
+from benchmarker.api.program import Execution
 from benchmarker.formatting import error_line, one_line
 from benchmarker.hooks import registry
 from benchmarker.machine import counters
@@ -156,7 +157,7 @@ def _measure(groups: list[Group], stages: Stages, rng: random.Random) -> bool:
         for group in in_random_order():
             _build_one(group, stages)
     steppers = [group.stepper for group in groups]
-    if groups[0].runner.workload.execution:
+    if (execution := groups[0].runner.workload.execution) and not execution.stepwise:
         stages.send(RecordPart(reasons={"compile_s": "the first execution of a program is timed as the others are"}))
     else:
         with stages("compile"):
@@ -179,8 +180,9 @@ def _measure(groups: list[Group], stages: Stages, rng: random.Random) -> bool:
     with stages("verify"):
         if len(groups) == 1:
             _send_memory(groups[0], stages)
-        if execution := groups[0].runner.workload.execution:
-            stages.send(RecordPart(figures=[*execution.figures()]))
+        if execution and (trouble := _send_told(execution, stages, groups[0].bench.case.precision)):
+            stages.fail("check", trouble)
+            return False
         for group in in_random_order():
             for rank, trouble in enumerate(group.gather(RankRunner.verify)):
                 if trouble:
@@ -198,6 +200,20 @@ def _measure(groups: list[Group], stages: Stages, rng: random.Random) -> bool:
             part = RecordPart(local=local) if isinstance(local, Local) else RecordPart(reasons={"local": local})
             stages.send(part)
     return True
+
+
+def _send_told(execution: Execution, stages: Stages, precision: str) -> str:
+    """Send what a program tells; returns what is wrong according to its own check, empty if nothing is."""
+    stages.send(RecordPart(figures=[*execution.figures()]))
+    told = execution.check()
+    if isinstance(told, str):
+        stages.send(RecordPart(reasons={"check": told}))
+    if told is None or isinstance(told, str):
+        return ""
+    check = Check(told.error, told.output, told.bound, ok=told.error <= told.bound, against="what the program says")
+    stages.send(RecordPart(check=check))
+    trouble = _error_text(check, precision)
+    return trouble and f"wrong result: {trouble}"
 
 
 def _send_memory(group: Group, stages: Stages) -> None:
@@ -255,7 +271,8 @@ def _error_text(check: Check, precision: str) -> str:
 def _build_one(group: Group, stages: Stages) -> None:
     start, bench = time.perf_counter(), group.bench
     inputs, recomputed_flops = group.build()
-    counted = group.runner.workload.counted
+    execution = group.runner.workload.execution
+    counted = execution.counted() if execution else group.runner.workload.counted
     work = bench.problem.cost(bench.case.mode, bench.case.precision) if counted is None else counted
     by_formula = asdict(work)
     if bench.case.independent:
@@ -272,8 +289,9 @@ def _time(group: Group, stages: Stages) -> int:
     Blocks that ended before an error are sent in any case.
     """
     stepper, measuring = group.stepper, group.bench.case.measuring
-    is_program = group.runner.workload.execution is not None
-    steps = 1 if is_program else timing.steps_per_block(stepper, GROUP_TRIES if group.size > 1 else 1)
+    execution = group.runner.workload.execution
+    is_whole = execution is not None and not execution.stepwise
+    steps = 1 if is_whole else timing.steps_per_block(stepper, GROUP_TRIES if group.size > 1 else 1)
     durations: list[int] = []
     stopped_by: StoppedBy = "failure"
     interference: Interference | UnsetType = UNSET

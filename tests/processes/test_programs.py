@@ -14,8 +14,9 @@ from support.cards import Card, Constant, write
 from benchmarker import Case, UserError
 from benchmarker.hooks import parameters, registry
 from benchmarker.running import trial
+from benchmarker_problems.program.execution import ProgramExecution
 from benchmarker_problems.program.figures import declared
-from benchmarker_problems.program.program import ProgramExecution, _Ended
+from benchmarker_problems.program.process import Ended
 
 QUIET = ("--power=none",)
 TRIAD = r"--figure=triad[MB/s]=Triad:\s+(\S+) MB/s"
@@ -89,8 +90,8 @@ def test_memory_below_that_of_the_worker_is_not_known(measured, cli):
 def test_a_program_that_hardly_takes_longer_than_an_empty_one_is_suspect(own_ms, suspect):
     problem = parameters.convert(registry.problem("program:true"), {})
     execution = ProgramExecution(problem, Case(problem="program:true", framework="program", device="cpu", params={}))
-    ended = [_Ended(round(1e6 * ms), (), 0, None) for ms in (own_ms, own_ms + 5)]
-    execution._ended, execution._empty = ended, [_Ended(round(1e6 * ms), (), 0, None) for ms in (1.0, 9.0)]
+    ended = [Ended(round(1e6 * ms), (), 0, None) for ms in (own_ms, own_ms + 5)]
+    execution._ended, execution._empty = ended, [Ended(round(1e6 * ms), (), 0, None) for ms in (1.0, 9.0)]
     assert [text for text in execution.suspicions() if "1.9 ms at best, and an empty program 1 ms" in text] == (
         execution.suspicions()
     )

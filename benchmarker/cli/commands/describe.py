@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from benchmarker.api.case import Mode
-    from benchmarker.api.problem import Problem, Work
+    from benchmarker.api.cost import Work
+    from benchmarker.api.problem import Problem
     from benchmarker.planning.cases import Ability
     from benchmarker.planning.needs import DescribedCase, DeviceMemory, Needs
 

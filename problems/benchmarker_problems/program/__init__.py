@@ -1,6 +1,7 @@
 """Any program: its name as a problem is its command line, `program:./stream {n}`, where `{n}` is an option `--n`.
 
-`figures` has what a program tells, found by patterns, and `program` executes it.
+`figures` has what a program tells, found by patterns; `execution` and `stepwise` execute it, as a whole or step by
+step.
 """
 
 import hashlib
@@ -37,6 +38,9 @@ class Program(Problem):
     text: ClassVar[str]
     places: ClassVar[tuple[str, ...]]
     shell: Annotated[bool, Meta(description="let a shell (sh) execute the command line")] = False
+    stepwise: Annotated[
+        bool, Meta(description="let the program run its steps when it is told to, see docs/programs.md")
+    ] = False
     sanity: Annotated[
         str, Meta(description="a pattern that the output must match, or the trial has failed", extra=OF_LINES)
     ] = ""

@@ -1,0 +1,125 @@
+"""Executing a program: what comes before and after it, and whether its output is as it should be."""
+
+import os
+import resource
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+
+from benchmarker import Case, Execution, Figure, TrialError, UserError, scratch
+from benchmarker_problems.program import Program
+from benchmarker_problems.program.figures import OF_SYSTEM, declared, pattern_of
+from benchmarker_problems.program.process import Ended, Started, failure, log, peak_bytes
+
+STARTS = 11
+"""How often an empty program is started to see how long that takes."""
+MOSTLY_STARTED = 2.0
+"""How many times as long a program takes at most if starting it is most of what is timed."""
+
+
+class ProgramExecution(Execution):
+    """A program of a trial, with a folder of its own that is deleted at the end."""
+
+    def __init__(self, problem: Program, case: Case) -> None:
+        self._problem = problem
+        self._measuring = case.measuring
+        self._ended: list[Ended] = []
+        self._empty: list[Ended] = []
+        self._own_bytes = 0
+        self._stack = ExitStack()
+        self._scratch = ""
+
+    def prepare(self) -> None:
+        """Make the folder, start an empty program a few times, and execute what --prepare names."""
+        problem, measuring = self._problem, self._measuring
+        if problem.prepare and not self.stepwise and measuring.blocks + measuring.warmup_steps > 1:
+            raise UserError("--prepare is for one execution in a trial; give --trials instead of --blocks")
+        self._empty = [Started(["true"], os.environ).wait() for _ in range(STARTS)]
+        self._scratch = str(self._stack.enter_context(scratch()))
+        with self._closing_on_failure():
+            self._beside("prepare", problem.prepare)
+
+    def block(self, steps: int) -> int:
+        """Execute the program once, in a session of its own, and wait for it; returns its duration in ns."""
+        with self._closing_on_failure():
+            ended = self._started({}).wait()
+            self._add(ended)
+        return ended.duration_ns
+
+    def _started(self, more: Mapping[str, str], given: Sequence[int] = ()) -> Started:
+        """Start the program with more variables of the environment, and descriptors that are `given`."""
+        return Started(self._problem.words(self._scratch), {**self._environment, **more}, given)
+
+    @property
+    def _environment(self) -> Mapping[str, str]:
+        return {**os.environ, "BENCHMARKER_SCRATCH": self._scratch}
+
+    def _add(self, ended: Ended) -> None:
+        """Take an execution that has ended as one of the trial; raises `TrialError` if it failed."""
+        self._ended.append(ended)
+        self._own_bytes = peak_bytes(resource.getrusage(resource.RUSAGE_SELF))
+        if ended.status:
+            raise failure(ended)
+
+    def figures(self) -> Sequence[Figure]:
+        """Return the figures of the timed executions, and remove the folder; raises `TrialError` if one is not sane."""
+        timed = self._ended[0 if self.stepwise else self._measuring.warmup_steps :]
+        try:
+            for line in filter(None, self._problem.sanity.splitlines()):
+                if not all(pattern_of("--sanity", line).search(one.text) for one in timed):
+                    raise TrialError(f"the output has no match of --sanity={line}", "check")
+            found = [
+                Figure(each.name, each.unit, each.better, [value for one in timed for value in each.found(one.text)])
+                for each in declared(self._problem.figure)
+            ]
+        finally:
+            self._close()
+        of_system = (
+            [one.used.ru_utime for one in timed],
+            [one.used.ru_stime for one in timed],
+            [one.duration_ns / 1e9 for one in self._empty],
+        )
+        return [*(Figure(name, "s", "lower", of) for name, of in zip(OF_SYSTEM, of_system, strict=True)), *found]
+
+    def suspicions(self) -> Sequence[str]:
+        """Return that starting a process is most of what was timed, if it is."""
+        empty_ns = min(one.duration_ns for one in self._empty)
+        own_ns = min(one.duration_ns for one in self._ended)
+        if own_ns > MOSTLY_STARTED * empty_ns:
+            return []
+        return [
+            f"it takes {own_ns / 1e6:.2g} ms at best, and an empty program {empty_ns / 1e6:.2g} ms: give it more to do"
+        ]
+
+    def peak_rss_bytes(self) -> int | str:
+        """Return the largest resident set of a process of the program.
+
+        The system counts what this process had when it started the program, so nothing below that is known.
+        """
+        peak = max(peak_bytes(one.used) for one in self._ended)
+        if peak > self._own_bytes:
+            return peak
+        return f"it is at most {self._own_bytes >> 20} MiB, those of the process that started the program"
+
+    def _beside(self, option: str, lines: str) -> None:
+        """Let a shell execute what is not timed; raises `TrialError` if it fails."""
+        for line in filter(None, lines.splitlines()):
+            text = self._problem.filled(line, self._scratch, quoted=True)
+            done = subprocess.run(["sh", "-c", text], check=False, stdin=subprocess.DEVNULL, stdout=2)
+            if done.returncode:
+                raise TrialError(f"--{option} ended with status {done.returncode}: {line}", exit=done.returncode)
+
+    @contextmanager
+    def _closing_on_failure(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self._close()
+            raise
+
+    def _close(self) -> None:
+        """Log what was printed, execute what --cleanup names, and delete the folder."""
+        for ended in self._ended:
+            log(ended.outputs)
+        with self._stack:
+            self._beside("cleanup", self._problem.cleanup)
