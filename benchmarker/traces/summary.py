@@ -253,11 +253,13 @@ def _fused(rows: pd.DataFrame) -> pd.DataFrame:
     """For instructions: executions and time of each scope that contains one of their members.
 
     In each program, a path ran as often as its most frequent instruction on one device; within a loop, that is more
-    than once per run.
+    than once per run. An instruction ran as often as its rarest kernel: it may launch one several times, as cuDNN's
+    attention does to fill its buffers.
     Instructions in a loop that is itself within the scope say nothing of this; they are among those of `_opened`.
     """
-    columns = ["device", "program_id", "op", "name", "phase", "members"]
-    lines = rows.groupby(columns, observed=True)["busy_ns"].agg(["size", "sum"]).reset_index()
+    columns = ["device", "program_id", "op", "phase", "members"]
+    kernels = rows.groupby([*columns, "name"], observed=True)["busy_ns"].agg(["size", "sum"])
+    lines = kernels.groupby(columns, observed=True).agg({"size": "min", "sum": "sum"}).reset_index()
     lines["path"] = lines["members"].astype(object).str.split(";")
     lines["line"] = np.arange(len(lines))
     each = lines.explode("path").astype({"phase": object})

@@ -16,9 +16,9 @@ def reference(x):
 
 
 def _softmax_of_a_row(x_ref, result_ref):
-    x = x_ref[...]
+    x = x_ref[...].astype(jax.numpy.promote_types(x_ref.dtype, "float32"))
     e = jax.numpy.exp(x - x.max(-1, keepdims=True))
-    result_ref[...] = e / e.sum(-1, keepdims=True)
+    result_ref[...] = (e / e.sum(-1, keepdims=True)).astype(result_ref.dtype)
 
 
 def by_pallas(x):

@@ -68,7 +68,7 @@ def test_nvml_batches(tool: Tool) -> None:
     framework = _framework(tool)
     size = ["n_layer=2", "seq_len=32"] if tool.small else ["seq_len=512"]
     words = ["sweep", f"--framework={framework}", "--problem=gpt2", f"--device={tool.device}", "--power-nvml"]
-    words += ["--power-min=8", "--power-idle=1", f"--precision={tool.fast_precision(framework)}"]
+    words += ["--trials=1", "--power-min=8", "--power-idle=1", f"--precision={tool.fast_precision(framework)}"]
     words += [f"--{each.replace('_', '-')}" for each in size]
     tool.judge(judge_batches(tool.command(*words, "--axis", "batch_size=1,4,16,64")))
 

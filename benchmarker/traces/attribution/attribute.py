@@ -342,8 +342,8 @@ def phases(events: pd.DataFrame, reading: Reading, nested: Nest) -> np.ndarray:
     """Each row's phase: backward within a node of the backward pass, remat for forward ops recorded within one.
 
     A scope opened within a node that holds such an op is remat as a whole: some ops of a forward pass, such as
-    `aten::promote_types`, are never recorded. All other ops of PyTorch are forward. The phase of what is in no op, and
-    of other programs' ops, is unknown.
+    `aten::promote_types`, are never recorded. All other ops of PyTorch are forward, and so is what a scope launches
+    without an op, such as a kernel of Triton. The phase of what is in neither, and of other programs' ops, is unknown.
     """
     own = np.full(len(events), -1)
     if reading.forward_thread is None:
@@ -360,7 +360,8 @@ def phases(events: pd.DataFrame, reading: Reading, nested: Nest) -> np.ndarray:
     own[opened[again & (opened >= 0)]] = REMAT
     found = inherit(nested.parent, own)
     if reading.framework == "torch":
-        found = np.where((found < 0) & (inherit(nested.parent, np.where(is_op, 1, -1)) > 0), FORWARD, found)
+        within = is_op | (events["kind"] == "scope").to_numpy()
+        found = np.where((found < 0) & (inherit(nested.parent, np.where(within, 1, -1)) > 0), FORWARD, found)
     return np.where(found < 0, UNKNOWN, found)
 
 

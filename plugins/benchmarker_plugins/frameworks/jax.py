@@ -1,5 +1,6 @@
 """JAX: every step is compiled by XLA; named scopes cost nothing at run time."""
 
+import ctypes
 import os
 import socket
 from collections.abc import Iterator, Mapping
@@ -9,6 +10,7 @@ from importlib import import_module, metadata
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import jax
 import jax.numpy as jnp
@@ -102,9 +104,41 @@ def _describe(device: jax.Device) -> Device:
     has_tf32 = platform == "cuda" and float(getattr(device, "compute_capability", "0")) >= 8.0
     precisions = _SUPPORTED if has_tf32 else _WITHOUT_TF32
     # On a GPU the limit is that of JAX's pool, by default 75% of the memory (JAX, "GPU memory allocation").
-    memory_bytes = None if platform in ("cuda", "rocm") else stats.get("bytes_limit")
+    known: dict[str, Any] = {"memory_bytes": None if platform in ("cuda", "rocm") else stats.get("bytes_limit")}
+    if platform == "cuda":
+        known = of_driver(device.local_hardware_id)
     count = None if platform == "cpu" else len(jax.local_devices(backend=device.platform))
-    return Device(platform, device.device_kind, precisions, memory_bytes=memory_bytes, count=count)
+    return Device(platform, device.device_kind, precisions, count=count, **known)
+
+
+_L2_CACHE_SIZE = 38
+"""CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE (CUDA Driver API, enum CUdevice_attribute)."""
+
+
+def of_driver(ordinal: int) -> dict[str, Any]:
+    """Return what CUDA's driver tells of a GPU and JAX does not, as fields of `Device`; nothing without a driver."""
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return {}
+    device, memory, cache = ctypes.c_int(), ctypes.c_size_t(), ctypes.c_int()
+    uuid, pci = ctypes.create_string_buffer(16), ctypes.create_string_buffer(16)
+    failed = (
+        cuda.cuInit(0)
+        or cuda.cuDeviceGet(ctypes.byref(device), ordinal)
+        or cuda.cuDeviceTotalMem_v2(ctypes.byref(memory), device)
+        or cuda.cuDeviceGetAttribute(ctypes.byref(cache), _L2_CACHE_SIZE, device)
+        or cuda.cuDeviceGetUuid(uuid, device)
+        or cuda.cuDeviceGetPCIBusId(pci, len(pci), device)
+    )
+    if failed:
+        return {}
+    return {
+        "memory_bytes": memory.value,
+        "cache_bytes": cache.value,
+        "uuid": f"GPU-{UUID(bytes=uuid.raw)}",
+        "pci": pci.value.decode().lower(),
+    }
 
 
 @hookimpl
@@ -133,6 +167,7 @@ def make_framework(device: str, precision: str, threads: int | None, profiling: 
         os.environ["XLA_FLAGS"] = " ".join(filter(None, flags))
         jax.config.update("jax_enable_compilation_cache", False)  # the profiler finds no scopes in what it holds
     jax.config.update("jax_platforms", device if device == "cpu" else f"{device},cpu")
+    jax.config.update("jax_traceback_filtering", "off")  # its hint would end up in every message
     jax.config.update("jax_enable_x64", precision == "fp64")
     jax.config.update("jax_default_matmul_precision", "tensorfloat32" if precision == "tf32" else "highest")
     return JaxFramework(device, devices)

@@ -27,6 +27,8 @@ MARGIN = 4.0
 """How much larger an error may be than that of what a function is held to, computed in the same precision."""
 ROUNDOFFS = 32
 """Unit roundoffs that are allowed if what a function is held to cannot be computed in that precision."""
+FEW = 32
+"""Numbers of a result below which its error may be small by chance: one unit roundoff is always allowed."""
 STEPS = {"inference": 1, "forward_backward": 1, "training": 3}
 """Steps that a check compares, by mode."""
 FP64 = "the check computes {} in fp64; arrays that are no arguments keep their type: make them arguments"
@@ -98,7 +100,8 @@ class Measured(Generic[S]):
     def against(self) -> str | None:
         """The function that this one is held to, maybe itself in float64 if it has weights; None if there is none."""
         problem = self.calls.problem
-        return problem.measured if self.has_weights and problem.held_to != "reference" else problem.held_to
+        is_held_to_itself = problem.held_to != "reference" or self.calls.case.mode == "training"
+        return problem.measured if self.has_weights and is_held_to_itself else problem.held_to
 
     def expected(self, number: int) -> list[Outputs]:
         """Return the results that so many sets of inputs should have, one after the other, computed in float64."""
@@ -142,8 +145,11 @@ class Measured(Generic[S]):
         def bounds(error_of: Callable[[np.ndarray, np.ndarray], float]) -> dict[str, float]:
             pairs = [*zip(observed, expected, strict=True)]
             return {
-                name: max(types.bound, MARGIN * max(error_of(one[name], exact[name]) for one, exact in pairs))
-                for name in expected[0]
+                name: max(
+                    types.roundoff if types.is_short and value.size < FEW else types.bound,
+                    MARGIN * max(error_of(one[name], exact[name]) for one, exact in pairs),
+                )
+                for name, value in expected[0].items()
             }
 
         return bounds(relative_error), bounds(element_error)

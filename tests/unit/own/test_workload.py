@@ -156,6 +156,13 @@ def test_elements_have_a_bound_in_inference_alone_unless_the_file_states_one(ope
     assert opened(NUMPY, "numpy", "second").exact().elements == {}
 
 
+def test_few_numbers_may_be_right_by_chance_so_a_roundoff_is_always_allowed(opened):
+    # On an H200 the loss of a GPT-2 in bf16 was 1.1e-4 off in one run, and 1.6e-5 in the run that set its bound.
+    exact = opened(TORCH, "torch", "Model", mode="training", precision="bf16").exact()
+    assert (exact.against, exact.bounds["result"] >= 2**-8) == ("itself in fp64", True)
+    assert opened(TORCH, "torch", "product", n=64, m=64, precision="fp32").exact().bounds["result"] < 2**-18
+
+
 def test_what_the_file_states_of_the_bound_holds(opened):
     assert opened(NUMPY, "numpy", "second").exact().bounds == {"result": 0.25}
 
