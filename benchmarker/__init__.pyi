@@ -53,9 +53,11 @@ from .api.problem import Support as Support
 from .api.problem import Token as Token
 from .api.problem import Workload as Workload
 from .api.program import PROGRAM as PROGRAM
+from .api.program import START_TIME as START_TIME
 from .api.program import Execution as Execution
 from .api.program import ToldCheck as ToldCheck
 from .api.program import is_program as is_program
+from .api.program import mostly_started as mostly_started
 from .files.locks import scratch as scratch
 from .hooks.specs import hookimpl as hookimpl
 from .library.frames import load as load

@@ -16,6 +16,11 @@ ONCE: Mapping[str, int] = {"warmup_steps": 0, "blocks": 1}
 STEPWISE = "stepwise"
 """The option of a program that runs its steps when it is told to; it is measured as other steps are."""
 
+START_TIME = "start_time_s"
+"""The figure of a program that has how long an empty one takes, s; none if its start is not timed."""
+MOSTLY_STARTED = 2.0
+"""How many times as long as an empty program one takes at most if starting it is most of what is timed."""
+
 
 def is_program(problem: str) -> bool:
     """Whether the problem of this name is a command line."""
@@ -25,6 +30,13 @@ def is_program(problem: str) -> bool:
 def usually(options: Mapping[str, Any]) -> Mapping[str, int]:
     """Return how a program with these options is measured unless something else is asked for, as far as it differs."""
     return {} if options.get(STEPWISE) else ONCE
+
+
+def mostly_started(own_s: float, empty_s: float) -> str:
+    """Return that starting a process is most of what a program takes; empty if it is not."""
+    if own_s > MOSTLY_STARTED * empty_s:
+        return ""
+    return f"it takes {own_s * 1e3:.2g} ms at best, and an empty program {empty_s * 1e3:.2g} ms: give it more to do"
 
 
 class ToldCheck(NamedTuple):

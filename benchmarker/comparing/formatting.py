@@ -13,12 +13,13 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from benchmarker.comparing.results import Comparison
 from benchmarker.formatting import decimals, rounded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from benchmarker.comparing.results import Comparison, GeometricMean, Method, Verdict
+    from benchmarker.comparing.results import GeometricMean, Method, Verdict
 
 FACTOR = 2.0
 """From this ratio on, or below its inverse, a factor is easier to read than a percentage."""
@@ -208,7 +209,9 @@ def _sentence(each: Comparison | GeometricMean, terms: Terms) -> str:
     a, b = short(each.baseline), short(each.contender)
     change = Change.of(each, terms.words)
     if change is None:
-        return f"undecided: {b} and {a} cannot be compared, because a side has no {measure(terms.metric)}"
+        refused = isinstance(each, Comparison) and each.refused
+        why = "their time is mostly that of starting a process" if refused else f"a side has no {measure(terms.metric)}"
+        return f"undecided: {b} and {a} cannot be compared, because {why}"
     subject, than = b, a
     if terms.words is VALUE:
         subject, than = f"the {measure(terms.metric)} of {b}", f"that of {a}"

@@ -116,6 +116,7 @@ def _comparison(tested: Tested, p: float, p_same: float, family: int) -> Compari
         verdict=_verdict(outcome, metric),
         provisional=provisional_of(tested),
         execution=_execution([tested.match]),
+        refused=tested.mostly_started,
         enough=enough(test, tested.margin, tested.alpha / family) if test and outcome == "undecided" else None,
         looks=tested.looks if len(tested.looks) > 1 else [],
         notes=[
@@ -143,7 +144,7 @@ def _in_process(tested: Tested) -> list[str]:
 
 
 def _suspect(tested: Tested) -> list[str]:
-    sides = tested.baseline, tested.contender
+    sides = () if tested.mostly_started else (tested.baseline, tested.contender)
     return [f"{side.name} is suspect: {text}" for side in sides for text in suspicions(side.records)[:1]]
 
 
@@ -321,8 +322,8 @@ class Referee:
         return False
 
     def _settled(self, comparison: Comparison) -> bool:
-        if self.target is None:
-            return comparison.verdict != "undecided"
+        if self.target is None or comparison.refused:
+            return comparison.verdict != "undecided" or bool(comparison.refused)
         low, high = comparison.low, comparison.high
         return low is not None and high is not None and (high / low) ** 0.5 - 1 <= self.target
 

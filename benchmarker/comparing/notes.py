@@ -56,6 +56,8 @@ def notes_on(tested: Tested, family: int) -> list[str]:
     notes = [*_too_few(tested, family), *_missing(tested), *_split(tested)]
     if tested.counted_by:
         notes.append(f"FLOPs are counted differently and cannot be compared: {', '.join(tested.counted_by)}")
+    if tested.mostly_started:
+        notes.append(f"no verdict: {tested.mostly_started}")
     profiled = tested.rules.level != "trial"
     metric = a.metric or b.metric
     energetic = metric is not None and not _ENERGETIC.isdisjoint(metric.unit.split("/"))

@@ -60,7 +60,8 @@ class Comparison(Struct, frozen=True, kw_only=True):
     null if the compared values come from a profile. `provisional` is the reason if the verdict is provisional: a
     process of the user measured, most trials of a side were disturbed, or a side that was not interleaved has one run.
     `execution` says that one side compiles its steps and the other does not, and what compiles them; it is empty if
-    both do the same.
+    both do the same. `refused` says that the time of a program is mostly that of starting a process, so that there is
+    no ratio and no verdict; it is empty if that is not so.
     """
 
     case: dict[str, Value]
@@ -94,6 +95,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     verdict: Verdict
     provisional: str | None
     execution: str = ""
+    refused: str = ""
     enough: int | None
     looks: list[int]
     notes: list[str]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from benchmarker.api.program import START_TIME, is_program, mostly_started
 from benchmarker.comparing.results import Method, Rules
 from benchmarker.records.record import Location, location
 from benchmarker.records.step_times import STEP_TIME, step_times
@@ -35,6 +36,8 @@ Run = tuple[str, int]
 """A run: its id, and which of its sessions; each session of a run that is spread over time counts as a run."""
 OF_FLOPS = ("flop_per", "mfu", "roof_share")
 """What the names of metrics that are made of FLOPs begin with."""
+OF_TIMES = ("step_time", "samples_per_s")
+"""What the names of metrics begin with that the start of a process is a part of."""
 BLOCK_GROUPS = 20
 """Groups of successive pairs of blocks, each of which is a value if one process measured both sides."""
 LOW_NOISE = "step_time_p10_s"
@@ -112,6 +115,12 @@ class Sample:
         return logs
 
 
+def _start_s(record: Record) -> float:
+    """Return the shortest time of an empty program, s; 0 if the start of a process is not timed."""
+    values = [value for figure in record.figures if figure.name == START_TIME for value in figure.values]
+    return min(values, default=0.0) if is_program(record.case.problem) else 0.0
+
+
 class Tested:
     """One match with its test, before the verdict; `shift` is that of the logarithm, or None if a side has no value."""
 
@@ -124,7 +133,7 @@ class Tested:
         self.shift: Shift | MeanShift | None = None
         self.method: Method = "none"
         a, b = self.baseline, self.contender
-        if not a.records or not b.records or self.counted_by:
+        if not a.records or not b.records or self.counted_by or self.mostly_started:
             return
         common = sorted(a.rounds.keys() & b.rounds.keys())
         if rules.blocks_as_trials:
@@ -151,6 +160,17 @@ class Tested:
         sides = {each.name: each.records[0].cost for each in (self.baseline, self.contender) if each.records}
         words = {name: cost.source for name, cost in sides.items() if cost and cost.source}
         return [f"{name} by {source}" for name, source in words.items()] if len(set(words.values())) > 1 else []
+
+    @property
+    def mostly_started(self) -> str:
+        """Why times of programs cannot be compared: starting a process is most of those of a side; else empty."""
+        if not self.rules.metric.startswith(OF_TIMES):
+            return ""
+        for each in (self.baseline, self.contender):
+            starts = [(min(step_times(record)), empty_s) for record in each.records if (empty_s := _start_s(record))]
+            if starts and (text := mostly_started(*map(min, zip(*starts, strict=True)))):
+                return f"{each.name}: {text}"
+        return ""
 
     def _difference(self, one: Trial, two: Trial) -> float:
         """Return the log ratio of a round; in a duet, the median over pairs, which are closer in time."""

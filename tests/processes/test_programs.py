@@ -98,6 +98,27 @@ def test_a_program_that_hardly_takes_longer_than_an_empty_one_is_suspect(own_ms,
     assert bool(execution.suspicions()) == suspect
 
 
+def test_a_time_that_is_mostly_the_start_gets_no_verdict(cli, script):
+    script("told", "echo rate $1")
+    words = ("--a=./told 1", "--b=./told 2", *QUIET, "--blocks=10", "--figure=rate=rate (.*)", "--max-rounds=2")
+    done = cli("ab", *words, "--json")
+    (comparison,) = json.loads(done.stdout)["family"]["comparisons"]
+    assert (comparison["verdict"], comparison["ratio"], comparison["trials"]) == ("undecided", None, [2, 2])
+    assert "it takes" in comparison["refused"]
+    assert f"no verdict: {comparison['refused']}" in comparison["notes"]
+    assert not any("suspect" in note for note in comparison["notes"])
+    compared = cli("compare", "results").stdout
+    assert "cannot be compared, because their time is mostly that of starting a process" in compared
+    done = cli("compare", "results", "--metric=rate", "--json")
+    (comparison,) = json.loads(done.stdout)["family"]["comparisons"]
+    assert (comparison["ratio"], comparison["refused"]) == (2, "")
+
+
+@pytest.mark.slow
+def test_a_run_ends_at_the_first_look_if_there_can_be_no_verdict(cli):
+    assert "ended after 8 rounds" in cli("ab", "--a=true", "--b=true 1", *QUIET).stdout
+
+
 def test_memory_that_ran_out_is_told_from_other_kills(measured, monkeypatch):
     kills = iter([3, 4, 4, 4])
     monkeypatch.setattr(trial.counters, "oom_kills", lambda: next(kills))

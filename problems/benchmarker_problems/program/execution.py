@@ -6,15 +6,13 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
-from benchmarker import Case, Execution, Figure, TrialError, UserError, scratch
+from benchmarker import Case, Execution, Figure, TrialError, UserError, mostly_started, scratch
 from benchmarker_problems.program import Program
 from benchmarker_problems.program.figures import OF_SYSTEM, declared, pattern_of
 from benchmarker_problems.program.process import Ended, Started, failure, log, peak_bytes
 
 STARTS = 11
 """How often an empty program is started to see how long that takes."""
-MOSTLY_STARTED = 2.0
-"""How many times as long a program takes at most if starting it is most of what is timed."""
 
 
 class ProgramExecution(Execution):
@@ -34,7 +32,8 @@ class ProgramExecution(Execution):
         problem, measuring = self._problem, self._measuring
         if problem.prepare and not self.stepwise and measuring.blocks + measuring.warmup_steps > 1:
             raise UserError("--prepare is for one execution in a trial; give --trials instead of --blocks")
-        self._empty = [Started(["true"], os.environ).wait() for _ in range(STARTS)]
+        if not self.stepwise:
+            self._empty = [Started(["true"], os.environ).wait() for _ in range(STARTS)]
         self._scratch = str(self._stack.enter_context(scratch()))
         with self._closing_on_failure():
             self._beside("prepare", problem.prepare)
@@ -79,17 +78,14 @@ class ProgramExecution(Execution):
             [one.used.ru_stime for one in timed],
             [one.duration_ns / 1e9 for one in self._empty],
         )
-        return [*(Figure(name, "s", "lower", of) for name, of in zip(OF_SYSTEM, of_system, strict=True)), *found]
+        system = [Figure(name, "s", "lower", of) for name, of in zip(OF_SYSTEM, of_system, strict=True) if of]
+        return [*system, *found]
 
     def suspicions(self) -> Sequence[str]:
         """Return that starting a process is most of what was timed, if it is."""
-        empty_ns = min(one.duration_ns for one in self._empty)
-        own_ns = min(one.duration_ns for one in self._ended)
-        if own_ns > MOSTLY_STARTED * empty_ns:
-            return []
-        return [
-            f"it takes {own_ns / 1e6:.2g} ms at best, and an empty program {empty_ns / 1e6:.2g} ms: give it more to do"
-        ]
+        own_ns, empty_ns = (min(one.duration_ns for one in several) for several in (self._ended, self._empty))
+        text = mostly_started(own_ns / 1e9, empty_ns / 1e9)
+        return [text] if text else []
 
     def peak_rss_bytes(self) -> int | str:
         """Return the largest resident set of a process of the program.

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from statistics import fmean, median
 from typing import Literal, NamedTuple
 
-from benchmarker import Figure, Metric, Record, TrialError, UserError, hookimpl, is_program
+from msgspec.structs import replace
 
-OF_SYSTEM = ("user_time_s", "system_time_s", "start_time_s")
+from benchmarker import START_TIME, Figure, Metric, Record, TrialError, UserError, hookimpl, is_program
+
+OF_SYSTEM = ("user_time_s", "system_time_s", START_TIME)
 """Figures of every program: processor time of it and of what it waited for, and the time of an empty program."""
 TAKEN = re.compile(
     r"mfu(_measured)?|mbu(_measured)?|roof_share|times_predicted|contention|imbalance|communication|straggler_score"
@@ -104,7 +106,9 @@ def derive_metrics(record: Record) -> Mapping[str, Metric]:
     if not is_program(record.case.problem):
         return {}
     known = {figure.name: figure for figure in record.figures}
-    metrics = {name: _metric(known.get(name), "s", "lower", name != OF_SYSTEM[-1]) for name in OF_SYSTEM}
+    metrics = {name: _metric(known.get(name), "s", "lower", name != START_TIME) for name in OF_SYSTEM}
+    if record.figures and START_TIME not in known:
+        metrics[START_TIME] = replace(metrics[START_TIME], reason="its steps are timed without its start")
     for each in declared(str(record.case.params.get("figure", ""))):
         metrics[each.name] = _metric(known.get(each.name), each.unit, each.better)
     return metrics

@@ -37,8 +37,8 @@ MOST_STEPS = 1 << 40
 """More steps than any program runs in a short time."""
 CLOCK_NS, SLEW = 100_000, 1e-3
 """How much longer a block may be by the program's clock: its clock may be read earlier, and be slewed."""
-UNTOLD = 0.1
-"""Largest share of a block that the program may leave out of its own time: the socket takes a thousandth."""
+UNTOLD, UNTOLD_NS = 0.1, 1_000_000
+"""Largest share of a block that the program may leave out of its own time, and what it takes to be woken besides."""
 
 Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Real = Annotated[float, Meta(ge=0)]
@@ -174,7 +174,7 @@ class StepwiseExecution(ProgramExecution):
         for block, told_ns in told:
             if told_ns > block.duration_ns * (1 + SLEW) + CLOCK_NS:
                 return [_unlike(told_ns, block)]
-        if long and median((block.duration_ns - told_ns) / block.duration_ns for block, told_ns in long) > UNTOLD:
+        if long and median(block.duration_ns * (1 - UNTOLD) - told_ns for block, told_ns in long) > UNTOLD_NS:
             return [_unlike(long[-1][1], long[-1][0])]
         return []
 
