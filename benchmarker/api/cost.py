@@ -70,3 +70,5 @@ class Counted:
     samples: int
     source: CountedBy | None
     tokens: int | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0

@@ -112,11 +112,11 @@ class Exact:
 class Workload:
     """A case that is ready to run: weights and inputs are on the device.
 
-    `step` runs one unsynchronised step on the next of the batches, in turns, and does nothing else. `outputs`
-    copies the result of a step to the host, under the names that `Problem.reference` uses. `recomputed_flops` is
-    the forward work of a step that the implementation repeats in its backward pass. `verify` returns why the result
-    of a step is wrong, or None; it is called at full size, where the reference would take too long, after timing.
-    `tokens` runs one request for text, with its prompts on the host at first; it yields a token as soon as that of
+    `step` runs one unsynchronised step on the next of the batches, in turns, and does nothing else. `outputs` copies
+    the result of a step to the host, under the names that `Problem.reference` uses. `recomputed_flops` is the forward
+    work of a step that the implementation repeats in its backward pass. `verify` returns why the result of a step is
+    wrong, or None; it is called at full size, where the reference would take too long, after timing. `tokens` runs one
+    request for text, with its prompts on the host at first; it calls its argument for each token, as soon as that of
     every sequence is on the host. `local` makes steps with the same work without communication: one for each device of
     this process, with the share that the device has in `step`. They are run after everything else, each in a thread of
     its own if there are several, and may leave the state of `step` useless.
@@ -137,7 +137,7 @@ class Workload:
     outputs: Callable[[Any], Mapping[str, np.ndarray]]
     recomputed_flops: int = 0
     verify: Callable[[Any], str | None] = lambda _: None
-    tokens: Callable[[], Iterator[Token]] | None = None
+    tokens: Callable[[Callable[[Token], object]], object] | None = None
     local: Callable[[], Sequence[Callable[[], Any]]] | None = None
     weights: Callable[[], Sequence[Mapping[str, np.ndarray]]] | None = None
     gradients: Callable[[], Sequence[Mapping[str, np.ndarray]]] | None = None

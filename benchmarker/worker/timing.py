@@ -14,7 +14,7 @@ import math
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -233,7 +233,7 @@ def timed_blocks(
 
 
 def token_times(
-    tokens: Callable[[], Iterable[Token]],
+    tokens: Callable[[Callable[[Token], object]], object],
     measuring: Measuring,
     first_ns: list[int],
     gap_ns: list[list[int]],
@@ -247,20 +247,30 @@ def token_times(
     start = time.perf_counter()
     deadline, timed = start + min(measuring.seconds, TOKENS_S), 0
     for done in range(1, measuring.blocks + 1):
-        durations_ns: dict[Token, list[int]] = {"first": [], "next": []}
-        begun = last = time.perf_counter_ns()
-        for token in tokens():
-            now = time.perf_counter_ns()
-            durations_ns[token].append(now - last)
-            last = now
+        durations_ns = _request(tokens)
         first_ns += durations_ns["first"]
         if durations_ns["next"]:
             gap_ns.append(durations_ns["next"])
-        count = len(durations_ns["first"]) + len(durations_ns["next"])
-        timed += count
-        report_progress(done, (last - begun) / max(1, count) / 1e9)
+        every = [*durations_ns["first"], *durations_ns["next"]]
+        timed += len(every)
+        report_progress(done, sum(every) / max(1, len(every)) / 1e9)
         if timed >= TIMED_TOKENS or time.perf_counter() >= deadline:
             return
+
+
+def _request(tokens: Callable[[Callable[[Token], object]], object]) -> dict[Token, list[int]]:
+    """Return the time until each token of a request since the one before, ns."""
+    durations_ns: dict[Token, list[int]] = {"first": [], "next": []}
+    last = time.perf_counter_ns()
+
+    def came(token: Token) -> None:
+        nonlocal last
+        now = time.perf_counter_ns()
+        durations_ns[token].append(now - last)
+        last = now
+
+    tokens(came)
+    return durations_ns
 
 
 def device_time(timer: DeviceTimer, step: Callable[[], Any], steps: int) -> DeviceTime | None:

@@ -75,7 +75,9 @@ def test_a_request_gives_each_token_of_a_step_and_leaves_the_steps_as_they_are(f
     expected = {"prefill": ["first"], "decode": ["next"] * 6, "generate": ["first"] + ["next"] * 6}
     found = []
     for _ in range(2):
-        assert list(workload.tokens()) == expected[phase]
+        told: list[str] = []
+        workload.tokens(told.append)
+        assert told == expected[phase]
         found.append(tokens_of(workload, 1))
     assert (np.concatenate(found, axis=1) == np.concatenate([tokens_of(other, 1) for _ in range(2)], axis=1)).all()
 
@@ -100,7 +102,8 @@ def test_a_request_begins_with_its_prompt_on_the_host_and_each_token_is_fetched(
     step()
     of_step = list(log)
     log.clear()
-    names = list(tokens())
+    names: list[str] = []
+    tokens(names.append)
     assert [each for each in log if each[0] == "run"][: len(of_step)] == of_step
     assert [each[0] for each in log] == [*(["put"] if phase != "decode" else []), *["run", "fetch"] * len(names)]
     assert {each[1] for each in log if each[0] == "fetch"} == {(3, 1)}

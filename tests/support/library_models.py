@@ -58,6 +58,11 @@ class Tried:
 
 CONVOLUTIONS = {"conv_dim": [16] * 7, "num_conv_pos_embedding_groups": 4}
 TEXT = {"batch_size": 2, "seq_len": 16}
+GENERATION = "generation"
+"""The kind of cases that generate text."""
+GENERATED = {"batch_size": 2, "phase": "generate", "prompt_len": 8, "new_tokens": 4}
+GENERATORS = ("LMHeadModel", "ForCausalLM", "ForConditionalGeneration")
+"""Endings of the names of models that do."""
 
 
 def _of_transformers(kind: str, models: Mapping[str, Mapping[str, Any]]) -> list[Tried]:
@@ -158,7 +163,7 @@ def _plain(names: str) -> dict[str, Mapping[str, Any]]:
     return {name: {} for name in names.split()}
 
 
-CASES: list[Tried] = [
+_CASES: list[Tried] = [
     *_of_transformers(
         "decoder",
         {
@@ -242,6 +247,16 @@ CASES: list[Tried] = [
 ]
 
 
+CASES = [
+    *_CASES,
+    *(
+        Tried(each.library, each.model, GENERATION, each.config, GENERATED)
+        for each in _CASES
+        if each.model.endswith(GENERATORS) and not each.model.startswith("PaliGemma")
+    ),
+]
+
+
 def outcome(tried: Tried, folder: Path) -> str:
     """`right` if the results, the loss and the gradients of a model are, otherwise why not, in a line."""
     options = {"model": tried.model, **tried.options}
@@ -251,13 +266,15 @@ def outcome(tried: Tried, folder: Path) -> str:
         elif tried.library == "diffusers":
             options["config"] = str(folder / "config.json")
             Path(options["config"]).write_text(json.dumps(tried.config))
-        for mode in ("inference", "forward_backward"):
+        for mode in ("inference",) if tried.kind == GENERATION else ("inference", "forward_backward"):
             bench = open_bench(tried.library, "torch", "cpu", mode=mode, **options)
             data = bench.data(bench.problem, 1)
             workload = bench.build(bench.problem, data)
             check = correctness.check(workload, data, bench.problem, bench.case)
             if isinstance(check, str):
                 return check
+            if tried.kind == GENERATION and not check.ok:
+                return "tokens that it generates have other logits than in a whole sequence"
             if not check.ok or check.error > LARGEST:
                 return f"{mode} is off by {check.error:.2g}, of {check.bound:.2g}"
             if not workload.counted or not workload.counted.flops:

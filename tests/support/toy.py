@@ -148,15 +148,15 @@ TOY = {
         def build_workload(problem):
             requests = 0
 
-            def tokens():
+            def tokens(tell):
                 nonlocal requests
                 if problem.last_words and requests == problem.last_words: raise ValueError("out of words")
                 requests += 1
                 time.sleep(problem.first_ms / 1000)
-                yield "first"
+                tell("first")
                 for _ in range(problem.new_tokens - 1):
                     time.sleep(problem.gap_ms / 1000)
-                    yield "next"
+                    tell("next")
 
             def step():
                 time.sleep(0.001)

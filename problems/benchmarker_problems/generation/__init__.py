@@ -145,6 +145,8 @@ def phase_title(problem: Any) -> str:
     return f"{p.phase}, B={p.batch_size} {what}{room}{paged}{forced}{weights}"
 
 
+Tell = Callable[[Token], object]
+"""What a request calls for each token that is on the host."""
 Run = Callable[[Any, Any, Any], tuple[Any, Any, Any]]
 """A pass: from a sequence [B, S], the tokens [B, T] of the pass, and the position of the first of them, to the token
 that follows [B, 1], its position, and the result."""
@@ -166,7 +168,7 @@ def step_and_tokens(
     fetch: Callable[[Any], object],
     zero: Any,
     run: Run,
-) -> tuple[Callable[[], dict[str, Any]], Callable[[], Iterator[Token]]]:
+) -> tuple[Callable[[], dict[str, Any]], Callable[[Tell], None]]:
     """Return the step of a phase, and the same work as requests of which each token is fetched to the host.
 
     The result of a step is each token that it chooses or, with forced decoding, the logits. `zero` is the first
@@ -184,17 +186,17 @@ def step_and_tokens(
             tokens_BT, position, result = run(sequence_BS, tokens_BT, position)
             yield tokens_BT, position, result
 
-    def ready(found: Iterator[tuple[Any, Any, Any]], names: Iterable[Token]) -> Iterator[Token]:
+    def ready(found: Iterator[tuple[Any, Any, Any]], names: Iterable[Token], tell: Tell) -> None:
         for (token_B1, _, _), token in zip(found, names, strict=False):
             fetch(token_B1)
-            yield token
+            tell(token)
 
     if p.phase == "decode":
         sequence_BS, prompt_BP = next(on_device)
         ((token_B1, depth, _),) = passes(sequence_BS, prompt_BP, zero, 1)
         at_depth = partial(passes, sequence_BS, token_B1, depth, p.new_tokens)
         steps = chain.from_iterable(at_depth() for _ in repeat(None))
-        return lambda: {name: next(steps)[2]}, lambda: ready(at_depth(), repeat("next"))
+        return lambda: {name: next(steps)[2]}, lambda tell: ready(at_depth(), repeat("next"), tell)
 
     new_tokens = p.new_tokens if p.phase == "generate" else 1
 
@@ -202,9 +204,9 @@ def step_and_tokens(
         results = [result for _, _, result in passes(*next(on_device), zero, new_tokens)]
         return {name: results if p.phase == "generate" else results[0]}
 
-    def tokens() -> Iterator[Token]:
+    def tokens(tell: Tell) -> None:
         sequence_BS, prompt_BP = next(on_host)
-        return ready(passes(sequence_BS, put(prompt_BP), zero, new_tokens), chain(["first"], repeat("next")))
+        ready(passes(sequence_BS, put(prompt_BP), zero, new_tokens), chain(["first"], repeat("next")), tell)
 
     return step, tokens
 

@@ -66,7 +66,7 @@ class Library(Foreign):
         """The module that builds models and makes their inputs; it imports the library."""
         return import_module(f"{type(self).__module__}.torch")
 
-    def title(self, mode: Mode) -> str:
+    def title(self, mode: str) -> str:
         """Return the model, the mode, and what of its options is not the default: `vit_b_16 training, batch_size=4`."""
         head = self.measured if mode == "inference" else f"{self.measured} {mode}"
         given = {name: getattr(self, name, "") for name in FILES}

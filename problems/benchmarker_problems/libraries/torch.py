@@ -64,7 +64,7 @@ def describe_workload() -> Support:
 @hookimpl
 def build_workload(framework: TorchFramework, case: Case, problem: Library, data: Inputs) -> Workload:
     """Build a step: the results of the model; its loss and gradients; or a step of AdamW on its loss."""
-    return workload(_LibraryCalls(framework, case, problem, data), data)
+    return workload(LibraryCalls(framework, case, problem, data), data)
 
 
 class Fed(nn.Module):
@@ -121,22 +121,25 @@ def tensors(result: Any) -> list[Tensor]:
     return [leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.is_floating_point()]
 
 
-class _LibraryCalls(TorchCalls):
+class LibraryCalls(TorchCalls):
     problem: Library
 
     def made(self, function: str, precision: str) -> Fed:
+        """Return the model in the type of the precision, with its arguments by name."""
+        return Fed(self.built(precision), self.case.mode != "inference")
+
+    def built(self, precision: str) -> nn.Module:
         """Return the model on the device, in the type of the precision, with weights from the seed of the case."""
         torch.manual_seed(self.case.seed)
         with torch.device(self.framework.device):
             model: Any = self.problem.builder.build(self.problem, precision)
         refuse_unknown(self.problem.measured, model, self.template)
-        trains = self.case.mode != "inference"
-        model.train(trains)
+        model.train(self.case.mode != "inference")
         without_chance(model)
         if self.case.measuring.profiling != "no":
             mark(model, self.problem.depth)
         convert(model, DTYPES[PRECISIONS[precision].parameter])
-        return Fed(model.to(self.framework.device), trains)
+        return model.to(self.framework.device)  # type: ignore[no-any-return]
 
     def put(self, batch: Mapping[str, np.ndarray], precision: str) -> Arguments:
         """Return the arguments, without gradients of their own."""

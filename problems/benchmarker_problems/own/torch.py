@@ -171,7 +171,7 @@ class TorchCalls(Calls[Arguments]):
     def flops(self, function: Any, arguments: Arguments) -> tuple[int, CountedBy] | None:
         """Count those of matrix products, convolutions, attention, and of grouped products."""
         counter = flop_counter.FlopCounterMode(display=False, custom_mapping=FORMULAS)
-        with _counting(counter):
+        with counting(counter):
             if self.case.mode != "forward_backward":
                 self.step(function, compiled=False)(arguments)
             else:  # the counter does not support `autograd.grad` in a module
@@ -182,7 +182,7 @@ class TorchCalls(Calls[Arguments]):
         return (counter.get_total_flops(), "torch") if counter.get_total_flops() else None
 
 
-def _counting(counter: flop_counter.FlopCounterMode) -> AbstractContextManager[Any]:
+def counting(counter: flop_counter.FlopCounterMode) -> AbstractContextManager[Any]:
     """Return a context in which a counter counts.
 
     Its own imports the compiler, only to keep it from compiling the counter, which takes as long as to import PyTorch.

@@ -39,7 +39,7 @@ class Maker:
         self.main = main
         self.rng = rng
         self.batch = problem.batch_size
-        self.length = problem.seq_len
+        self.length = problem.length
         self.makers: Mapping[str, Callable[[], np.ndarray]] = {
             "input_ids": self.input_ids,
             "decoder_input_ids": lambda: self.ids(self.batch, self.length),
@@ -57,7 +57,8 @@ class Maker:
         of_any = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
         wanted = [self.main] if self.main in parameters else []
         wanted += [each for each in ("input_ids", "pixel_values") if each in parameters and self.reads(each)]
-        if self.config.is_encoder_decoder and "decoder_input_ids" in parameters:
+        generates = self.problem.phase != "none"
+        if self.config.is_encoder_decoder and "decoder_input_ids" in parameters and not generates:
             wanted.append("decoder_input_ids")
         wanted += [
             name
@@ -65,7 +66,7 @@ class Maker:
             if name != "self" and parameter.default is parameter.empty and parameter.kind not in of_any
         ]
         made = {name: self.made(name) for name in dict.fromkeys(wanted) if name not in given}
-        if TEXTS & given.keys():
+        if generates or TEXTS & given.keys():
             return made
         return {**made, **{name: value for name, value in self.labels(made).items() if name in parameters}}
 

@@ -12,13 +12,26 @@ import torch
 import transformers
 from torch import nn
 
-from benchmarker import UserError
+from benchmarker import Case, UserError, Workload, hookimpl
+from benchmarker_plugins.frameworks.torch import TorchFramework
+from benchmarker_problems.libraries import torch as of_any
 from benchmarker_problems.libraries import weights
-from benchmarker_problems.libraries.torch import build_workload, describe_workload, unknown
+from benchmarker_problems.libraries.torch import describe_workload, unknown
 from benchmarker_problems.libraries.transformers import Transformers
 from benchmarker_problems.libraries.transformers.inputs import Maker
+from benchmarker_problems.own.arguments import Inputs
 
 __all__ = ["build_workload", "describe_workload"]
+
+
+@hookimpl
+def build_workload(framework: TorchFramework, case: Case, problem: Transformers, data: Inputs) -> Workload:
+    """Build a step as for a model of any library, or of text generation."""
+    if problem.phase == "none":
+        return of_any.build_workload(framework, case, problem, data)
+    from benchmarker_problems.libraries.transformers.generation import workload
+
+    return workload(framework, case, problem, data)
 
 
 def names() -> list[str]:
