@@ -130,29 +130,33 @@ def pairs_of(a: tuple[str, Mapping[str, Any]], b: tuple[str, Mapping[str, Any]])
         with _naming(side):
             tables.append(build.expanded(description_of(settings, trials=1)))
     named = any(FUNCTION in settings or FUNCTION not in of[0] for (_, settings), of in zip((a, b), tables, strict=True))
-    several = [name for name, value in a[1].items() if isinstance(value, list) and is_program(str(a[1]["problem"]))]
+    lists = [name for _, settings in (a, b) for name, value in settings.items() if isinstance(value, list)]
+    axes = dict.fromkeys(lists if is_program(str(a[1]["problem"])) else ()) if named else {FUNCTION: None}
 
-    def key(settings: Mapping[str, Any]) -> str:
-        return " ".join(str(settings[name]) for name in (several if named else [FUNCTION]))
+    def values(settings: Mapping[str, Any]) -> tuple[str | None, ...]:
+        return tuple(str(settings[name]) if name in settings else None for name in axes)
 
-    by_function = [{key(table): table for table in of} for of in tables]
-    common = [name for name in by_function[0] if name in by_function[1]]
-    one, other = (of[0]["problem"] for of in tables)
-    if not common:
-        function = next(iter(by_function[0]))
-        raise UserError(f"{one} and {other} have no function in common; name one of each, as in {one}:{function}")
-    cases: list[dict[str, Case]] = []
+    def agree(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+        """Whether they have the same value of each axis that both have."""
+        pairs = zip(values(one), values(other), strict=True)
+        return all(first == second or None in (first, second) for first, second in pairs)
+
+    cases: list[list[Case]] = []
     not_compared: list[str] = []
-    for (side, _), of, functions in zip((a, b), tables, by_function, strict=True):
-        not_compared += [f"{of[0]['problem']}:{name}" for name in functions if name not in common]
+    for (side, _), of, others in zip((a, b), tables, tables[::-1], strict=True):
+        common = [table for table in of if any(agree(table, other) for other in others)]
+        if not common:
+            one, other, function = tables[0][0]["problem"], tables[1][0]["problem"], tables[0][0][FUNCTION]
+            raise UserError(f"{one} and {other} have no function in common; name one of each, as in {one}:{function}")
+        not_compared += [f"{table['problem']}:{table[FUNCTION]}" for table in of if table not in common]
         with _naming(side):
-            if len(functions) < len(of):
+            if len({values(table) for table in of}) < len(of):
                 raise UserError(f"{len(of)} cases; a side is one: give each setting one value")
-            made, left_out = build.make_cases([functions[name] for name in common])
-        cases.append({key(case.params): case for case in made})
+            made, left_out = build.make_cases(common)
+        cases.append(made)
         not_compared += left_out
-    one_by_one = [(cases[0][name], cases[1][name]) for name in common if all(name in of for of in cases)]
-    return [case for pair in one_by_one for case in pair], not_compared
+    pairs = [(one, other) for one in cases[0] for other in cases[1] if agree(one.params, other.params)]
+    return [case for pair in pairs for case in pair], not_compared
 
 
 @contextmanager

@@ -170,6 +170,22 @@ def test_two_programs_are_compared_at_each_value(cli, script):
     assert compared.returncode == 0, compared.stderr
 
 
+def test_a_value_may_be_one_of_one_side_only(cli):
+    words = ("--m=1,2", "--n", "3,4", *QUIET, "--max-rounds=2", "--budget=0.001", "--json")
+    done = cli("ab", "--a=true {m}", "--b=true {n} {m}", *words)
+    assert done.returncode == 0, done.stderr
+    comparisons = json.loads(done.stdout)["family"]["comparisons"]
+    assert sorted((each["baseline"], each["contender"]) for each in comparisons) == [
+        ("true {m}", f"true {{n}} {{m}} n={n}") for n in (3, 3, 4, 4)
+    ]
+    assert "--a: No such option '--x'" in cli("ab", "--a=true", "--b=true 1", "--x=1").stderr
+
+
+def test_the_time_of_a_program_is_not_predicted(cli):
+    for words in (("--problem=program:true",), ("--", "true")):
+        assert "the work of a program is not known" in cli("predict", *words).stderr
+
+
 @pytest.mark.parametrize(
     ("options", "line", "kind", "status", "message"),
     [

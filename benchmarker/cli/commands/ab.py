@@ -18,12 +18,12 @@ from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.display.progress import Progress, progress_options, verbose, working
 from benchmarker.cli.options.case import case_options, store_options
 from benchmarker.cli.options.judging import judging_options, status_of, verdicts_of
-from benchmarker.cli.options.problem import ProblemCommand, names_of, no_options, problem_of
-from benchmarker.cli.options.target import program_in, targets
+from benchmarker.cli.options.problem import ProblemCommand, named, names_of, no_options, problem_of
+from benchmarker.cli.options.target import expanded, program_in, targets, without
 from benchmarker.cli.options.types import Choice, Duration, Integer, Share, complete_plugin
 from benchmarker.display.comparisons import family_output
 from benchmarker.display.result import Text
-from benchmarker.hooks import parameters
+from benchmarker.hooks import parameters, registry
 from benchmarker.library.judging import Design, judged, pairs_of, rules_of
 from benchmarker.stats.verdict import LOOKS
 
@@ -103,13 +103,13 @@ def command(
     if a verdict is provisional.
     """
     sides: list[tuple[str, Sequence[str], str]] = [("--a", common, a), ("--b", common, b)]
-    if len(named := targets(common)) == 2:
-        others = [word for word in common if word not in named]
-        sides = [(target, [target, *others], own) for target, (_, _, own) in zip(named, sides, strict=True)]
+    if len(files := targets(common)) == 2:
+        others = [word for word in common if word not in files]
+        sides = [(target, [target, *others], own) for target, (_, _, own) in zip(files, sides, strict=True)]
     if not (common or a or b):
         raise no_options("ab --problem=gemm --a=--framework=jax --b=--framework=torch")
     rules, unwanted = rules_of(**judging), verdicts_of(fail_on)
-    given = [_settings(*side) for side in sides]
+    given = [_settings(*side) for side in _without_the_others_places(sides)]
     with working("querying the frameworks' capabilities"):
         pairs = pairs_of(*((side, settings) for (side, _, _), settings in zip(sides, given, strict=True)))
     with Progress() as progress:
@@ -132,6 +132,28 @@ def command(
     return Output(parts, verdicts.data, status, stored=f"records: {verdicts.path}")
 
 
+_Side = tuple[str, Sequence[str], str]
+
+
+def _without_the_others_places(sides: Sequence[_Side]) -> list[_Side]:
+    """Return the sides without the common options for places that only the program of the other side has."""
+    try:
+        problems = [named(expanded([*common, *_words_of(own)])) or "" for _, common, own in sides]
+        if not all(map(is_program, problems)):
+            return [*sides]
+        places = [{*parameters.names(registry.problem(problem))} for problem in problems]
+    except (UserError, ValueError):  # told when the side is read
+        return [*sides]
+    return [
+        (side, without(common, {parameters.option(name) for name in other - mine}), own)
+        for (side, common, own), mine, other in zip(sides, places, places[::-1], strict=True)
+    ]
+
+
+def _words_of(own: str) -> list[str]:
+    return shlex.split(own) if own.startswith("-") else program_in(own)
+
+
 def _settings(side: str, common: Sequence[str], own: str) -> dict[str, Any]:
     """Return the settings of one side, from the common options and its own.
 
@@ -139,7 +161,7 @@ def _settings(side: str, common: Sequence[str], own: str) -> dict[str, Any]:
     """
     try:
         try:
-            words = [*common, *(shlex.split(own) if own.startswith("-") else program_in(own))]
+            words = [*common, *_words_of(own)]
         except ValueError as error:
             raise UserError(f"{error} in {own!r}") from error
         side_context = _side.make_context("ab", words, parent=click.get_current_context())

@@ -11,6 +11,7 @@ import click
 
 from benchmarker.api.errors import UserError
 from benchmarker.api.precision import PRECISIONS
+from benchmarker.api.program import is_program
 from benchmarker.cli.ceiling_measurement import measure_option, measure_quickly
 from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.options.case import WORK, case_options
@@ -79,6 +80,8 @@ def command(
     LEAST is the time of a phase as a whole, with every weight and input read once. After a run, `roofline` shows what
     was measured beside the prediction.
     """
+    if is_program(options["problem"]):
+        raise UserError("the work of a program is not known, so its time cannot be predicted; measure it with `run`")
     kind, given = problem_of(options)
     known = _known(file, source)
     if measure:

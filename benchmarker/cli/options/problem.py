@@ -74,8 +74,8 @@ class ProblemCommand(click.Command):
         if not args and self.example and not ctx.resilient_parsing:
             raise no_options(self.example)
         if not self.argument:
-            args = expanded(args)
-        problem = _first(args) if self.argument else _named(args)
+            args = expanded(args, has_framework=any("--framework" in param.opts for param in self.params))
+        problem = _first(args) if self.argument else named(args)
         try:
             options = self._options(problem) if problem else []
         except UserError:
@@ -144,15 +144,15 @@ def names_of(frameworks: str, problem: str) -> list[str]:
     return names
 
 
-def _named(args: list[str]) -> str | None:
+def named(args: list[str]) -> str | None:
     """Return the value of the last `--problem` among the arguments."""
-    named = None
+    found = None
     for word, following in pairwise([*args, ""]):
         if word.startswith("--problem="):
-            named = word.partition("=")[2]
+            found = word.partition("=")[2]
         elif word == "--problem":
-            named = following
-    return named
+            found = following
+    return found
 
 
 def _first(args: list[str]) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 
 from benchmarker.api.problem import FUNCTION
@@ -42,32 +42,43 @@ def program_in(text: str) -> list[str]:
     return words if not words or is_target(words[0]) else [f"--problem={PROGRAM}{text}"]
 
 
-def _with_program(words: Sequence[str]) -> list[str]:
+def without(words: Sequence[str], options: Collection[str]) -> list[str]:
+    """Return the words without some options and their values, as `--n=8` and `--n 8`."""
+    left, following = [], iter(words)
+    for word in following:
+        if word in options:
+            next(following, None)
+        elif word.partition("=")[0] not in options:
+            left.append(word)
+    return left
+
+
+def _with_program(words: Sequence[str], has_framework: bool) -> list[str]:
     """Return the words with options for the program that follows `--`, and for that of `--problem=program:...`."""
     at = words.index("--") if "--" in words else len(words)
     options, program = list(words[:at]), words[at + 1 :]
     if at < len(words):
         options.append(f"--problem={program_of(program, '--shell' in options)}")
     is_program = any(word.startswith((f"--problem={PROGRAM}", PROGRAM)) for word in options)
-    if is_program and not any(word.startswith("--framework") for word in options):
+    if is_program and has_framework and not any(word.startswith("--framework") for word in options):
         options.append("--framework=program")
     return options
 
 
-def expanded(words: Sequence[str]) -> list[str]:
+def expanded(words: Sequence[str], *, has_framework: bool = True) -> list[str]:
     """Return the words with the options that the first target among them stands for, or a program after `--`.
 
-    That is the problem, the function if it names one, and the frameworks that the file is for. What is given as an
-    option stays. Raises `UserError` if the file cannot be read.
+    That is the problem, the function if it names one, and the frameworks that the file is for, if the command has such
+    an option. What is given as an option stays. Raises `UserError` if the file cannot be read.
     """
-    words = _with_program(words)
+    words = _with_program(words, has_framework)
     for target in targets(words)[:1]:
         name, functions = _parted(target)
         kind, options = registry.problem(name), [f"--problem={name}"]
         given = {word.partition("=")[0] for word in words}
         if functions:
             options.append(f"--{FUNCTION}={functions}")
-        if "--framework" not in given:
+        if has_framework and "--framework" not in given:
             options.append(f"--framework={','.join(kind.frameworks or ())}")
         at = list(words).index(target)
         return [*words[:at], *options, *words[at + 1 :]]
