@@ -220,6 +220,9 @@ def test_a_program_that_fails_says_how(measured, options, line, kind, status, me
         (("--figure=user_time_s=(b)", "--", "true"), "a metric user_time_s already"),
         (("--sanity=(", "--", "true"), "is not a regular expression"),
         (("--prepare=cp {file} .", "--", "true"), "--prepare: the command line of the program has no {file}"),
+        (("--env=1A=b", "--", "true"), "--env=1A=b: write NAME=VALUE, as in OMP_NUM_THREADS=2"),
+        (("--env=A={m}", "--", "true"), "--env: the command line of the program has no {m}"),
+        (("--workdir=absent", "--", "true"), "--workdir=absent: no such folder"),
         (("--devices=2", "--", "true"), "omit --devices=2"),
         (("--threads=2", "--", "true"), "--threads=2 was set, but program cannot report its thread count here"),
     ],
@@ -299,6 +302,19 @@ def test_preparing_and_cleaning_up_are_not_timed_and_the_folder_is_the_trials_ow
     assert "--prepare is for one execution in a trial" in failed["error"]["message"]
 
 
+def test_environment_and_folder_are_those_of_all_that_is_executed(measured, script, tmp_path, monkeypatch):
+    monkeypatch.setenv("GONE", "1")
+    (tmp_path / "data").mkdir()
+    script("show", 'echo "$(basename $PWD) $ONE $TWO ${GONE-unset}"')
+    options = ("--env=ONE=a=b", "--env=TWO=x {n}", "--env=GONE", "--workdir=data", "--cleanup=echo $ONE > made")
+    record = measured("--n=2", *options, "--sanity=^data a=b x 2 unset$", "--", "./show", "{n}")
+    assert record["error"] is None
+    assert (tmp_path / "data" / "made").read_text() == "a=b\n"
+    assert "--env=ONE=a=b" in record["command"]
+    record = measured("--workdir={scratch}", r"--sanity=^benchmarker-scratch-\S+ +$", "--env=GONE=", "--", "./show")
+    assert record["error"] is None
+
+
 SMI = """#!/bin/sh
 case "$1" in
   --query-gpu=name) echo Fake Card; echo Fake Card ;;
@@ -337,7 +353,8 @@ def test_the_energy_of_a_program_is_that_of_all_gpus_that_it_sees(cli, tmp_path,
 
 def test_a_plan_file_measures_programs(cli, tmp_path):
     (tmp_path / "plan.toml").write_text(
-        "problem = 'program:sh -c \"echo {n}\"'\nfigure = '''\nn=(\\d+)\nagain=(\\d+)'''\ntrials = 2\n"
+        "problem = 'program:sh -c \"echo $N\" {n}'\nfigure = '''\nn=(\\d+)\nagain=(\\d+)'''\ntrials = 2\n"
+        "env = '''\nN={n}\nM='''\nworkdir = '/'\nprepare = 'test $PWD = /'\n"
         "[measuring]\npower = 'none'\n[axes]\nn = [1, 2]\n"
     )
     done = cli("plan", "run", "plan.toml", "--json")

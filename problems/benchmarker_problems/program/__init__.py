@@ -25,6 +25,7 @@ SCRATCH = "scratch"
 """The place that stands for a folder of a trial's own."""
 PLACE = re.compile(r"(?<!\$)\{(\{[^{}]*\}|[A-Za-z_][A-Za-z0-9_]*)\}")
 """A place for a value, `{n}`, which `${n}` of a shell is not; of `{{n}}`, the inner braces are the program's."""
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 OF_LINES = {"lines": True}
 
 
@@ -52,6 +53,11 @@ class Program(Problem):
             extra=OF_LINES,
         ),
     ] = ""
+    env: Annotated[
+        str,
+        Meta(description="a variable of its environment, NAME=VALUE, or NAME to take it away", extra=OF_LINES),
+    ] = ""
+    workdir: Annotated[str, Meta(description="the folder in which the program is executed")] = ""
     prepare: Annotated[
         str, Meta(description="a command line that a shell executes before the program, untimed", extra=OF_LINES)
     ] = ""
@@ -87,7 +93,10 @@ class Program(Problem):
         return PLACE.sub(value, text)
 
     def words(self, scratch: str = "") -> list[str]:
-        """Return the words to execute; a value stays in its word. Raises `UserError` if there is no such program."""
+        """Return the words to execute; a value stays in its word. Raises `UserError` if there is no such program.
+
+        The program is found from the folder of this process, whatever folder it is executed in.
+        """
         if self.shell:
             return [*_found(["sh"]), "-c", self.filled(self.text, scratch, quoted=True)]
         return _found([self.filled(word, scratch) for word in shlex.split(self.text)])
@@ -101,11 +110,26 @@ class Program(Problem):
         for line in self.sanity.splitlines():
             pattern_of("sanity", line)
         declared(self.figure)
-        for option in ("prepare", "cleanup"):
+        for option in ("prepare", "cleanup", "env", "workdir"):
             names = {name for name in PLACE.findall(getattr(self, option)) if not name.startswith("{")}
             if unknown := sorted(names - {*self.places, SCRATCH}):
                 raise UserError(f"--{option}: the command line of the program has no {{{unknown[0]}}}")
+        for line in filter(None, self.env.splitlines()):
+            if not VARIABLE.fullmatch(line.partition("=")[0]):
+                raise UserError(f"--env={line}: write NAME=VALUE, as in OMP_NUM_THREADS=2")
+        folder = self.filled(self.workdir)
+        if folder and f"{{{SCRATCH}}}" not in folder and not Path(folder).is_dir():
+            raise UserError(f"--workdir={folder}: no such folder")
         self.words()
+
+    def environment(self, around: Mapping[str, str], scratch: str) -> dict[str, str]:
+        """Return the environment of the program, and of what comes before and after it: that `around`, as changed."""
+        changed = {**around, "BENCHMARKER_SCRATCH": scratch}
+        for line in filter(None, self.env.splitlines()):
+            name, is_set, value = self.filled(line, scratch).partition("=")
+            changed.pop(name, None)
+            changed |= {name: value} if is_set else {}
+        return changed
 
     def scopes(self, mode: Mode) -> Mapping[str, int]:
         """Return the program as the only part."""
@@ -134,7 +158,7 @@ def _found(words: list[str]) -> list[str]:
     if path is None:
         what = "is not executable" if Path(words[0]).is_file() else "no such program"
         raise UserError(f"{words[0]}: {what}" + ("; try chmod +x" if Path(words[0]).is_file() else ""))
-    return [path, *words[1:]]
+    return [str(Path(path).absolute()), *words[1:]]
 
 
 @hookimpl

@@ -47,11 +47,15 @@ class ProgramExecution(Execution):
 
     def _started(self, more: Mapping[str, str], given: Sequence[int] = ()) -> Started:
         """Start the program with more variables of the environment, and descriptors that are `given`."""
-        return Started(self._problem.words(self._scratch), {**self._environment, **more}, given)
+        return Started(self._problem.words(self._scratch), {**self._environment, **more}, given, self._folder)
 
     @property
     def _environment(self) -> Mapping[str, str]:
-        return {**os.environ, "BENCHMARKER_SCRATCH": self._scratch}
+        return self._problem.environment(os.environ, self._scratch)
+
+    @property
+    def _folder(self) -> str | None:
+        return self._problem.filled(self._problem.workdir, self._scratch) or None
 
     def _add(self, ended: Ended) -> None:
         """Take an execution that has ended as one of the trial; raises `TrialError` if it failed."""
@@ -101,7 +105,14 @@ class ProgramExecution(Execution):
         """Let a shell execute what is not timed; raises `TrialError` if it fails."""
         for line in filter(None, lines.splitlines()):
             text = self._problem.filled(line, self._scratch, quoted=True)
-            done = subprocess.run(["sh", "-c", text], check=False, stdin=subprocess.DEVNULL, stdout=2)
+            done = subprocess.run(
+                ["sh", "-c", text],
+                check=False,
+                stdin=subprocess.DEVNULL,
+                stdout=2,
+                env=self._environment,
+                cwd=self._folder,
+            )
             if done.returncode:
                 raise TrialError(f"--{option} ended with status {done.returncode}: {line}", exit=done.returncode)
 

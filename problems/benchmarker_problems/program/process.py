@@ -72,8 +72,10 @@ class Ended(NamedTuple):
 class Started:
     """A program that runs, in a session of its own, with nothing on its standard input."""
 
-    def __init__(self, words: Sequence[str], environment: Mapping[str, str], given: Sequence[int] = ()) -> None:
-        """Start it with open descriptors that are `given`; raises `TrialError` if that fails."""
+    def __init__(
+        self, words: Sequence[str], environment: Mapping[str, str], given: Sequence[int] = (), folder: str | None = None
+    ) -> None:
+        """Start it in a folder, with open descriptors that are `given`; raises `TrialError` if that fails."""
         self._begun_ns = time.perf_counter_ns()
         try:
             self._process = subprocess.Popen(
@@ -83,6 +85,7 @@ class Started:
                 stderr=subprocess.PIPE,
                 start_new_session=True,
                 env=environment,
+                cwd=folder,
                 pass_fds=given,
             )
         except OSError as error:
