@@ -73,13 +73,13 @@ def _energy(record: Record, energy: Energy) -> list[list[str]]:
         asking = "" if record.case.measuring.wants_power else "--power=auto "
         found.append(["SHORT", f"an energy figure needs {SHORT_S:g} s or more: use {asking}--power-min=60"])
     names = record.node_names
+    used = {(sensor.node, sensor.id) for sensor in energy.sensors if sensor.measured}
     for at, sensor in enumerate(energy.sensors):
-        found.append(
-            [
-                _on(names, sensor.node) + label(sensor.meter, sensor.id, sensor.domain),
-                _sensor(sensor, record.reasons.get(f"energy.sensors[{at}].energy_J", "")),
-            ]
-        )
+        text = _sensor(sensor, record.reasons.get(f"energy.sensors[{at}].energy_J", ""))
+        if not sensor.measured:
+            is_part = (sensor.node, sensor.id) in used
+            text += ", a part of the device's" if is_part else ", not of the device that ran the case"
+        found.append([_on(names, sensor.node) + label(sensor.meter, sensor.id, sensor.domain), text])
     return found
 
 
@@ -108,8 +108,6 @@ def _sensor(sensor: SensorEnergy, reason: str) -> str:
     parts += [_FLAGS[flag] for flag in sensor.flags if flag != "gaps"]
     if sensor.scope:
         parts.append(f"covers {sensor.scope}")
-    if not sensor.measured:
-        parts.append("not of the device that ran the case")
     return ", ".join(parts)
 
 

@@ -1,5 +1,6 @@
 """What is listed is right on the device, and TensorFloat-32 is used only where it is requested."""
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -9,7 +10,7 @@ from support.gpu import FRAMEWORKS, Outcome, Tool, completed
 PROBLEMS = ("gemm", "stream", "attention", "gpt2")
 VARIANTS = ("impl", "op")
 """Parameters that select an implementation."""
-AT_ONCE = 4
+AT_ONCE = max(4, (os.cpu_count() or 1) // 2)
 """Checks that run at the same time: most of a check is starting a process."""
 FP32_ERROR = 2.0**-18
 """Largest error of a product in fp32 relative to its largest element; one TensorFloat-32 rounding is 2**-11."""

@@ -27,10 +27,10 @@ def inputs(n=8192):
 
 def sleeping(a, b):
     time.sleep(1e-3)
-    return a[:64, :64] + b[:64, :64]
+    return a[:64] @ b[:, :64]
 
 def product(a, b):
-    return a @ b
+    return (a @ b)[:64, :64]
 """
 AGAINST_OTHERS = 1.05
 """Longest step of GPT-2, as a multiple of that of another implementation."""

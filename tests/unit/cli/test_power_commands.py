@@ -500,6 +500,15 @@ def test_show_says_plainly_that_a_device_was_throttled(show):
     assert row(rows, "SHORT").endswith("--power=auto --power-min=60")
 
 
+def test_show_says_that_the_memory_of_the_card_is_a_part_of_it(show):
+    card = {"id": "GPU-aaaaaaaa", "quantity": "power_instant_W"}
+    sensors = [{**card, "domain": domain} for domain in ("gpu", "gpu_memory")]
+    at_s = [each / 20 for each in range(1000)]
+    rows = show(sensed(readings(sensors, lambda _: (500.0, 90.0), at_s, [("begin", 4.0), ("end", 44.0)])))
+    assert row(rows, "toy GPU-aaaaaaaa gpu_memory").endswith("a part of the device's")
+    assert row(rows, "energy").startswith("20 kJ of gpu in ")
+
+
 def test_show_tells_the_whole_machine_and_what_a_sensor_sees(show):
     host = [
         {"id": "package-0", "domain": "package", "quantity": "energy_J", "accuracy_percent": 5.0},
