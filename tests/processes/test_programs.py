@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import resource
 import time
 from pathlib import Path
@@ -11,11 +12,12 @@ import pytest
 from support import nvml
 from support.cards import Card, Constant, write
 
-from benchmarker import Case, UserError
+from benchmarker import Case, TrialError, UserError
 from benchmarker.hooks import parameters, registry
 from benchmarker.running import trial
 from benchmarker_problems.program.execution import ProgramExecution
 from benchmarker_problems.program.figures import declared
+from benchmarker_problems.program.parsing import check_sanity
 from benchmarker_problems.program.process import Ended
 
 QUIET = ("--power=none",)
@@ -119,6 +121,57 @@ def test_a_run_ends_at_the_first_look_if_there_can_be_no_verdict(cli):
     assert "ended after 8 rounds" in cli("ab", "--a=true", "--b=true 1", *QUIET).stdout
 
 
+PARSE = """
+import json
+def rates(output):
+    return [each["rate"] for each in json.loads(output)]
+def size(output):
+    return rates(output)[0] * 2
+def sane(output):
+    return "rate" in output
+def wrong(output):
+    return 0
+def fails(output):
+    return json.loads(output)["none"]
+def text(output):
+    return "many"
+def ends(output):
+    raise SystemExit(3)
+"""
+
+
+def test_functions_of_the_user_find_figures_and_tell_whether_the_output_is_sane(measured, tmp_path):
+    (tmp_path / "parse.py").write_text(PARSE)
+    figures = ("--figure=rate[MB/s,mean]=parse.py:rates", "--figure=size[B]=parse.py")
+    record = measured(*figures, "--sanity=parse.py", "--", "echo", '[{"rate": 1}, {"rate": 2.5}]')
+    assert record["error"] is None
+    assert record["metrics"]["rate"]["value"] == 1.75e6
+    assert (record["metrics"]["size"]["value"], record["metrics"]["size"]["better"]) == (2, "lower")
+    assert [path.name for path in tmp_path.glob("__pycache__")] == []
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("--sanity=parse.py:wrong", "--sanity: parse.py:wrong returned 0, not True"),
+        ("--sanity=parse.py:fails", "parse.py:fails failed: KeyError: 'none'"),
+        ("--figure=a=parse.py:ends", "parse.py:ends failed: SystemExit: 3"),
+        ("--figure=a=parse.py:text", "figure a: 'many' is not a number"),
+        ("--figure=a=parse.py:sane", "figure a: True is not a number"),
+    ],
+)
+def test_a_function_of_the_user_that_fails_fails_the_trial(tmp_path, monkeypatch, option, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "parse.py").write_text(PARSE)
+    name, _, value = option.removeprefix("--").partition("=")
+    with pytest.raises(TrialError, match=re.escape(message)) as told:
+        if name == "sanity":
+            check_sanity(value, '{"rate": 1}')
+        else:
+            declared(value)[0].found('{"rate": 1}')
+    assert told.value.kind == "check"
+
+
 def test_memory_that_ran_out_is_told_from_other_kills(measured, monkeypatch):
     kills = iter([3, 4, 4, 4])
     monkeypatch.setattr(trial.counters, "oom_kills", lambda: next(kills))
@@ -220,6 +273,9 @@ def test_a_program_that_fails_says_how(measured, options, line, kind, status, me
         (("--figure=user_time_s=(b)", "--", "true"), "a metric user_time_s already"),
         (("--sanity=(", "--", "true"), "is not a regular expression"),
         (("--prepare=cp {file} .", "--", "true"), "--prepare: the command line of the program has no {file}"),
+        (("--sanity=absent.py", "--", "true"), "absent.py: no such file or directory"),
+        (("--sanity=bad.py", "--", "true"), "bad.py is not Python"),
+        (("--figure=a=empty.py", "--", "true"), "empty.py defines no function a; write def a(output): ..."),
         (("--env=1A=b", "--", "true"), "--env=1A=b: write NAME=VALUE, as in OMP_NUM_THREADS=2"),
         (("--env=A={m}", "--", "true"), "--env: the command line of the program has no {m}"),
         (("--workdir=absent", "--", "true"), "--workdir=absent: no such folder"),
@@ -228,7 +284,8 @@ def test_a_program_that_fails_says_how(measured, options, line, kind, status, me
     ],
 )
 def test_what_cannot_be_executed_is_one_line(cli, tmp_path, words, message):
-    (tmp_path / "file").write_text("")
+    for name, text in (("file", ""), ("empty.py", ""), ("bad.py", "def")):
+        (tmp_path / name).write_text(text)
     done = cli("run", *QUIET, *words)
     assert done.returncode in (1, 2)
     assert message in done.stderr + done.stdout

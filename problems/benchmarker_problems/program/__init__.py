@@ -1,6 +1,6 @@
 """Any program: its name as a problem is its command line, `program:./stream {n}`, where `{n}` is an option `--n`.
 
-`figures` has what a program tells, found by patterns; `execution` and `stepwise` execute it, as a whole or step by
+`figures` has what a program tells, found as `parsing` says; `execution` executes it as a whole, and `stepwise` step by
 step.
 """
 
@@ -19,7 +19,8 @@ import numpy as np
 from msgspec import Meta
 
 from benchmarker import PROGRAM, Cost, Data, Mode, Problem, Source, UserError, Work, hookimpl
-from benchmarker_problems.program.figures import declared, pattern_of
+from benchmarker_problems.program.figures import declared
+from benchmarker_problems.program.parsing import Function, refuse_sanity
 
 SCRATCH = "scratch"
 """The place that stands for a folder of a trial's own."""
@@ -43,13 +44,17 @@ class Program(Problem):
         bool, Meta(description="let the program run its steps when it is told to, see docs/programs.md")
     ] = False
     sanity: Annotated[
-        str, Meta(description="a pattern that the output must match, or the trial has failed", extra=OF_LINES)
+        str,
+        Meta(
+            description="a pattern that the output must match, or the trial has failed; or a function, FILE.py:NAME",
+            extra=OF_LINES,
+        ),
     ] = ""
     figure: Annotated[
         str,
         Meta(
             description="a figure in the output, NAME=PATTERN or NAME[UNIT,lower|higher,last|mean|all]=PATTERN, of "
-            "which the first group is the number",
+            "which the first group is the number; or instead of the pattern a function, FILE.py:NAME",
             extra=OF_LINES,
         ),
     ] = ""
@@ -107,9 +112,11 @@ class Program(Problem):
             if getattr(self, place) == "":
                 option = f"--{place.replace('_', '-')}=VALUE"
                 raise UserError(f"{self.text}: {{{place}}} has no value; give {option}, or double the braces")
-        for line in self.sanity.splitlines():
-            pattern_of("sanity", line)
-        declared(self.figure)
+        for line in filter(None, self.sanity.splitlines()):
+            refuse_sanity(line)
+        for figure in declared(self.figure):
+            if isinstance(figure.finder, Function):
+                figure.finder.refuse()
         for option in ("prepare", "cleanup", "env", "workdir"):
             names = {name for name in PLACE.findall(getattr(self, option)) if not name.startswith("{")}
             if unknown := sorted(names - {*self.places, SCRATCH}):

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 from msgspec.structs import replace
 
 from benchmarker import START_TIME, Figure, Metric, Record, TrialError, UserError, hookimpl, is_program
+from benchmarker_problems.program.parsing import Function, function_of, pattern_of
 
 OF_SYSTEM = ("user_time_s", "system_time_s", START_TIME)
 """Figures of every program: processor time of it and of what it waited for, and the time of an empty program."""
@@ -30,40 +31,39 @@ Matches = Literal["last", "mean", "all"]
 
 
 class Declared(NamedTuple):
-    """A figure as the user declares it; a number that is found is multiplied by `scale`."""
+    """A figure as the user declares it, with what finds it; a number that is found is multiplied by `scale`."""
 
     name: str
     unit: str
     scale: float
     better: Literal["higher", "lower"]
     matches: Matches
-    pattern: re.Pattern[str]
+    finder: re.Pattern[str] | Function
 
     def found(self, text: str) -> list[float]:
         """Return the values in the output of one execution; raises `TrialError` if there is none, or no number."""
+        if isinstance(self.finder, Function):
+            answer = self.finder(text)
+            words = [*answer] if isinstance(answer, list | tuple) else [answer]
+        else:
+            words = [(match[1] or "").replace(",", "") for match in self.finder.finditer(text)]
         values = []
-        for match in self.pattern.finditer(text):
-            word = match[1] or ""
+        for word in words:
             try:
-                values.append(float(word.replace(",", "")) * self.scale)
-            except ValueError:
-                raise TrialError(f"figure {self.name}: {word[:40]!r} is not a number", "check") from None
+                values.append(float(word if not isinstance(word, bool) else "") * self.scale)
+            except (TypeError, ValueError, OverflowError):
+                raise TrialError(f"figure {self.name}: {word!r:.42} is not a number", "check") from None
         if not values:
-            raise TrialError(f"figure {self.name}: the output has no match of {self.pattern.pattern}", "check")
+            raise TrialError(f"figure {self.name}: {self._none}", "check")
         if not all(map(math.isfinite, values)):
             raise TrialError(f"figure {self.name}: the output has a number that is not finite", "check")
         return values if self.matches == "all" else [fmean(values)] if self.matches == "mean" else values[-1:]
 
-
-def pattern_of(what: str, text: str, groups: int = 0) -> re.Pattern[str]:
-    """Return a pattern, in which ^ and $ match at each line; raises `UserError` if it is none."""
-    try:
-        pattern = re.compile(text, re.MULTILINE)
-    except re.error as error:
-        raise UserError(f"{what}: {text!r} is not a regular expression: {error}") from error
-    if pattern.groups < groups:
-        raise UserError(f"{what}: {text!r} has no group; put the number in parentheses, as in (\\S+)")
-    return pattern
+    @property
+    def _none(self) -> str:
+        if isinstance(self.finder, Function):
+            return f"{self.finder} returned nothing"
+        return f"the output has no match of {self.finder.pattern}"
 
 
 def declared(text: str) -> list[Declared]:
@@ -85,7 +85,7 @@ def declared(text: str) -> list[Declared]:
         better: Literal["higher", "lower"] = "lower" if base in LOWER else "higher"
         better = "higher" if "higher" in others else "lower" if "lower" in others else better
         matches: Matches = "mean" if "mean" in others else "all" if "all" in others else "last"
-        found = pattern_of(f"--figure={name}", pattern, groups=1)
+        found = function_of(pattern, name) or pattern_of(f"--figure={name}", pattern, groups=1)
         figures[name] = Declared(name, base, scale, better, matches, found)
     return list(figures.values())
 
