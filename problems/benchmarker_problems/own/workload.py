@@ -1,7 +1,7 @@
 """A function of the user as a workload: its steps, what they are held to, and the work that they do."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import cycle
 from typing import Any, Generic, TypeVar
@@ -29,6 +29,8 @@ ROUNDOFFS = 32
 """Unit roundoffs that are allowed if what a function is held to cannot be computed in that precision."""
 FEW = 32
 """Numbers of a result below which its error may be small by chance: one unit roundoff is always allowed."""
+OF_ZEROS = 1.0
+"""The relative error of zeros; a bound from here on finds no wrong result."""
 STEPS = {"inference": 1, "forward_backward": 1, "training": 3}
 """Steps that a check compares, by mode."""
 FP64 = "the check computes {} in fp64; arrays that are no arguments keep their type: make them arguments"
@@ -95,6 +97,8 @@ class Measured(Generic[S]):
         function = calls.made(calls.problem.measured, calls.case.precision)
         self.has_weights = calls.has_weights(function)
         self.call = calls.step(function, compiled=calls.case.compile)
+        self.unheld: frozenset[str] = frozenset()
+        """Results that nothing is held to, as rounding alone changes them as much as zeros would."""
 
     @property
     def against(self) -> str | None:
@@ -120,10 +124,25 @@ class Measured(Generic[S]):
         if self.against is None:
             return f"there is no `reference` to check {problem.measured} against, and it is the first function"
         steps = self.expected(STEPS[mode])
-        words = "itself" if self.against == problem.measured else self.against
+        words = f"{'itself' if self.against == problem.measured else self.against} in fp64"
         bounds, elements = self.bounds(steps[:1])
+        if problem.helper("bound", self.calls.case.precision) is None:
+            self.unheld = frozenset(name for name, bound in bounds.items() if bound >= OF_ZEROS)
+        if self.unheld:
+            why = f"rounding to {self.calls.case.precision} alone changes {_listed(self.unheld)} too much for a check"
+            if self.unheld == bounds.keys():
+                return why
+            words += f", but {why}"
+            steps = [self._held(step) for step in steps]
         # In a gradient, the rounding of a whole sum may end in one element, such as the largest of a row of softmax.
-        return Exact(steps, bounds, f"{words} in fp64", elements if mode == "inference" else {})
+        return Exact(steps, bounds, words, elements if mode == "inference" else {})
+
+    def outputs(self, result: Any) -> Outputs:
+        """Return the results of a step that are held to something, by name on the host."""
+        return self._held(self.calls.outputs(result))
+
+    def _held(self, outputs: Outputs) -> Outputs:
+        return {name: value for name, value in outputs.items() if name not in self.unheld}
 
     def bounds(self, expected: Sequence[Outputs]) -> tuple[dict[str, float], dict[str, float]]:
         """Return the largest relative error of each result that is right, and of its elements, for these sets.
@@ -172,13 +191,18 @@ class Measured(Generic[S]):
         )
 
 
+def _listed(names: Collection[str]) -> str:
+    first, *more = sorted(names)
+    return f"{first} and {len(more)} more" if more else first
+
+
 def workload(calls: Calls[Any], data: Data) -> Workload:
     """Return the workload of a function: each step calls it with the next of the sets of inputs."""
     measured = Measured(calls, data)
     turns, call = cycle(measured.sets), measured.call
     return Workload(
         step=lambda: call(next(turns)),
-        outputs=calls.outputs,
+        outputs=measured.outputs,
         exact=measured.exact,
         counted=measured.counted(),
         verify=lambda _: protection.trouble(measured),

@@ -197,14 +197,14 @@ COUNTS = """
 import sys
 import torch
 from torch.utils.flop_counter import FlopCounterMode
-from benchmarker_problems.own.torch import _counting
+from benchmarker_problems.own.torch import counting
 
 conv, linear = torch.nn.Conv2d(4, 3, 3), torch.nn.Linear(16, 8)
 attention = torch.nn.functional.scaled_dot_product_attention
 x, by_us, by_torch = torch.randn(2, 4, 8, 16, requires_grad=True), *(FlopCounterMode(display=False) for _ in range(2))
 def step():
     (conv(x).sum() + linear(attention(x, x, x)).sum() + torch.einsum("bhij,bhkj->bhik", x, x).sum()).backward()
-with _counting(by_us):
+with counting(by_us):
     step()
 assert "torch._dynamo" not in sys.modules
 with by_torch:
@@ -338,3 +338,23 @@ def test_writing_to_inputs_is_found_without_a_reference(opened):
     for _ in range(4):
         workload.step()
     assert "writes to its inputs" in workload.verify(None)
+
+
+CHAOS = """
+import torch
+def inputs(n=64, seed=0): return (torch.full((n,), 0.3),)
+def reference(x):
+    y = x
+    for _ in range(200): y = 3.9 * y * (1 - y)
+    return {CHAOTIC}
+def chaotic(x): return reference(x)
+"""
+
+
+def test_what_rounding_alone_decides_is_held_to_nothing_and_said(opened):
+    workload = opened(CHAOS.replace("CHAOTIC", "'y': y - 0.6, 'x': 2 * x"), "torch", "chaotic")
+    exact = workload.exact()
+    assert exact.against == "reference in fp64, but rounding to fp32 alone changes y too much for a check"
+    assert exact.steps[0].keys() == workload.outputs(workload.step()).keys() == {"x"}
+    alone = opened(CHAOS.replace("CHAOTIC", "'y': y - 0.6"), "torch", "chaotic")
+    assert alone.exact() == "rounding to fp32 alone changes y too much for a check"
