@@ -4,6 +4,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import time
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from benchmarker_problems.program.execution import ProgramExecution
 from benchmarker_problems.program.figures import declared
 from benchmarker_problems.program.parsing import check_sanity
 from benchmarker_problems.program.process import Ended
+from benchmarker_problems.program.ranks import told
 
 QUIET = ("--power=none",)
 TRIAD = r"--figure=triad[MB/s]=Triad:\s+(\S+) MB/s"
@@ -370,6 +372,41 @@ def test_environment_and_folder_are_those_of_all_that_is_executed(measured, scri
     assert "--env=ONE=a=b" in record["command"]
     record = measured("--workdir={scratch}", r"--sanity=^benchmarker-scratch-\S+ +$", "--env=GONE=", "--", "./show")
     assert record["error"] is None
+
+
+MPI = {"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_SIZE": "4", "PMIX_NAMESPACE": "1"}
+STEP = {"SLURM_STEP_NUM_TASKS": "6", "SLURM_STEP_NUM_NODES": "3", "SLURM_STEP_ID": "2"}
+
+
+@pytest.mark.parametrize(
+    ("theirs", "own", "values"),
+    [
+        (MPI, {}, [4, 1]),
+        (MPI | {"OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, {}, [4]),
+        (MPI | STEP, {}, [4, 1]),
+        (STEP, {}, [6, 3]),
+        (STEP, {"SLURM_STEP_ID": "1"}, [6, 3]),
+        (STEP, STEP, []),
+        ({"PMI_SIZE": "8", "MPI_LOCALNRANKS": "8"}, {}, [8, 1]),
+        ({"PMI_SIZE": "many"}, {}, []),
+    ],
+)
+def test_what_a_launcher_tells_its_processes(theirs, own, values):
+    assert [figure.values[0] for figure in told(theirs, own)] == values
+
+
+def test_the_processes_of_mpirun_are_recorded(measured, monkeypatch):
+    if shutil.which("mpirun") is None:
+        pytest.skip("mpirun is not installed")
+    for variable in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"):
+        monkeypatch.setenv(variable, "1")
+    metrics = measured("--", "mpirun", "--oversubscribe", "-np", "3", "sleep", "1")["metrics"]
+    assert (metrics["launched_ranks"]["value"], metrics["launched_nodes"]["value"]) == (3, 1)
+    metrics = measured("--env=PATH=.", "--", "env", "echo", "srun")["metrics"]
+    assert metrics["launched_ranks"]["reason"] == "the trial did not get so far"
+    metrics = measured("--", "echo", "srun")["metrics"]
+    assert "none of its processes on this node was seen" in metrics["launched_ranks"]["reason"]
+    assert "launched_ranks" not in measured("--", "true")["metrics"]
 
 
 SMI = """#!/bin/sh

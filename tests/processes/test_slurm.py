@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import shlex
 import sys
 import time
 from collections import Counter
@@ -233,3 +234,16 @@ def test_a_run_in_an_allocation_finds_it(cluster: Cluster, toy_folder: Path, tmp
         with pytest.raises(AssertionError, match="start it once, with srun --ntasks=1"):
             cluster.slurm.run(*srun, *many, *run)
     assert len(cluster.records()) == 1
+
+
+def test_a_program_may_be_what_srun_starts_on_several_nodes(cluster: Cluster) -> None:
+    program = ["srun", "--overlap", "--nodes=2", "--ntasks=3", "sleep", "2"]
+    words = [sys.executable, "-m", "benchmarker", "run", "--power=none", f"--results={cluster.results}", "--", *program]
+    cluster.slurm.run("sbatch", "--wait", "--nodes=2", "--ntasks=4", "--chdir=/", "--output=/dev/null", wrapped(words))
+    (record,) = cluster.records()
+    figures = {figure["name"]: figure["values"] for figure in record["figures"]}
+    assert (figures["launched_ranks"], figures["launched_nodes"]) == ([3.0], [2.0])
+
+
+def wrapped(words: Sequence[str]) -> str:
+    return f"--wrap={shlex.join(words)}"

@@ -11,6 +11,7 @@ from benchmarker_problems.program import Program
 from benchmarker_problems.program.figures import OF_SYSTEM, declared
 from benchmarker_problems.program.parsing import check_sanity
 from benchmarker_problems.program.process import Ended, Started, failure, log, peak_bytes
+from benchmarker_problems.program.ranks import Watch, launches
 
 STARTS = 11
 """How often an empty program is started to see how long that takes."""
@@ -25,6 +26,7 @@ class ProgramExecution(Execution):
         self._ended: list[Ended] = []
         self._empty: list[Ended] = []
         self._own_bytes = 0
+        self._watch: Watch | None = None
         self._stack = ExitStack()
         self._scratch = ""
 
@@ -38,6 +40,8 @@ class ProgramExecution(Execution):
         self._scratch = str(self._stack.enter_context(scratch()))
         with self._closing_on_failure():
             self._beside("prepare", problem.prepare)
+        if launches(problem.text):
+            self._watch = Watch(self._scratch)
 
     def block(self, steps: int) -> int:
         """Execute the program once, in a session of its own, and wait for it; returns its duration in ns."""
@@ -84,7 +88,7 @@ class ProgramExecution(Execution):
             [one.duration_ns / 1e9 for one in self._empty],
         )
         system = [Figure(name, "s", "lower", of) for name, of in zip(OF_SYSTEM, of_system, strict=True) if of]
-        return [*system, *found]
+        return [*system, *(self._watch.end() if self._watch else ()), *found]
 
     def suspicions(self) -> Sequence[str]:
         """Return that starting a process is most of what was timed, if it is."""
@@ -127,6 +131,8 @@ class ProgramExecution(Execution):
 
     def _close(self) -> None:
         """Log what was printed, execute what --cleanup names, and delete the folder."""
+        if self._watch:
+            self._watch.end()
         for ended in self._ended:
             log(ended.outputs)
         with self._stack:

@@ -8,8 +8,9 @@ from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from benchmarker import START_TIME, Figure, Metric, Record, TrialError, UserError, hookimpl, is_program
+from benchmarker import PROGRAM, START_TIME, Figure, Metric, Record, TrialError, UserError, hookimpl, is_program
 from benchmarker_problems.program.parsing import Function, function_of, pattern_of
+from benchmarker_problems.program.ranks import ELSEWHERE, NODES, RANKS, UNTOLD, launches
 
 OF_SYSTEM = ("user_time_s", "system_time_s", START_TIME)
 """Figures of every program: processor time of it and of what it waited for, and the time of an empty program."""
@@ -78,7 +79,7 @@ def declared(text: str) -> list[Declared]:
         name, words, pattern = spec[1], (spec[2] or "").split(","), spec[3]
         unit, *others = (word.strip() for word in words)
         base, scale = _unit(unit)
-        if name in figures or name in OF_SYSTEM or TAKEN.fullmatch(name):
+        if name in figures or name in (*OF_SYSTEM, RANKS, NODES) or TAKEN.fullmatch(name):
             raise UserError(f"--figure={line}: there is, or may be, a metric {name} already; use another name")
         if unknown := [word for word in others if word not in ("higher", "lower", "last", "mean", "all")]:
             raise UserError(f"--figure={line}: {unknown[0]!r} is none of higher, lower, last, mean, all")
@@ -109,6 +110,11 @@ def derive_metrics(record: Record) -> Mapping[str, Metric]:
     metrics = {name: _metric(known.get(name), "s", "lower", name != START_TIME) for name in OF_SYSTEM}
     if record.figures and START_TIME not in known:
         metrics[START_TIME] = replace(metrics[START_TIME], reason="its steps are timed without its start")
+    if launches(record.case.problem.removeprefix(PROGRAM)):
+        why = {RANKS: UNTOLD, NODES: ELSEWHERE if RANKS in known else UNTOLD}
+        for name in (RANKS, NODES):
+            metric = _metric(known.get(name), "1", "higher", headline=False)
+            metrics[name] = replace(metric, reason=why[name]) if record.figures and metric.reason else metric
     for each in declared(str(record.case.params.get("figure", ""))):
         metrics[each.name] = _metric(known.get(each.name), each.unit, each.better)
     return metrics
