@@ -13,6 +13,7 @@ from benchmarker.comparing.disturbances import COUNTED_S, count
 from benchmarker.formatting import part
 from benchmarker.hooks.cases import environment_of
 from benchmarker.machine.description import restriction
+from benchmarker.power.energy import SHORT_S
 from benchmarker.records.factors import DEFAULTS, changes, factors_of, varying
 from benchmarker.records.step_times import host_share
 from benchmarker.stats.shift import unpaired
@@ -72,6 +73,13 @@ def between(baseline: Sequence[Record], contender: Sequence[Record], rate: str =
         remedy = f"; --metric={rate} compares rates" if rate else ""
         notes.append(f"the work per step differs: {flops[0]:.4g} and {flops[1]:.4g} FLOP{remedy}")
     return notes
+
+
+def conditions(groups: Sequence[Sequence[Record]]) -> list[str]:
+    """Return what a table says of how its cases ran; a group holds the trials of one case."""
+    records = [record for group in groups for record in group]
+    found = [executions(group[0].case for group in groups), threads(groups), caches(records), host_shares(records)]
+    return list(filter(None, [*found, power_caps(records)]))
 
 
 def threads(groups: Sequence[Sequence[Record]]) -> str:
@@ -134,6 +142,22 @@ def host_shares(records: Sequence[Record]) -> str:
     return (
         f"{span} of the step time is the host's, which launches work or waits, not the device's by its clock ({trials})"
     )
+
+
+def power_caps(records: Sequence[Record]) -> str:
+    """Report in how many trials a power cap held the device's clock back for most of the time; empty if in none."""
+    number = sum(
+        any(each.measured and each.throttle.get("power cap", 0.0) > 1 / 2 for each in record.telemetry)
+        for record in records
+    )
+    return f"a power cap held the device's clock back ({part(number, len(records), 'trial')})" if number else ""
+
+
+def short_energies(records: Sequence[Record]) -> str:
+    """Report how many energies are of too short a time to be exact; empty if none is."""
+    number = sum(record.energy is not None and "energy_short" in record.energy.flags for record in records)
+    told = part(number, len(records), "trial")
+    return f"energy over less than {SHORT_S:g} s ({told}): --power=auto measures longer" if number else ""
 
 
 def doubts(groups: Sequence[Sequence[Record]]) -> dict[str, str]:

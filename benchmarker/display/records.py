@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from benchmarker.comparing.diagnosis import caches, executions, host_shares, skewed, threads, unchecked
+from benchmarker.comparing.diagnosis import conditions, short_energies, skewed, unchecked
 from benchmarker.comparing.disturbances import disturbances, suspicions
 from benchmarker.display.cases import CaseColumns, case_columns
 from benchmarker.display.energy import sensed_rows
@@ -77,9 +77,8 @@ def cases_output(
             yield Text(line, "  ")
         for text in suspicions(group.records):
             yield Text(f"SUSPECT {words or group.name}: {text}", "  ")
-    groups_of_trials = [group.records for group in groups]
-    cases_run = (group.records[0].case for group in groups)
-    for note in filter(None, (executions(cases_run), threads(groups_of_trials), caches(records), host_shares(records))):
+    energies = [] if chosen else [short_energies(records)]
+    for note in filter(None, [*conditions([group.records for group in groups]), *energies]):
         yield Text(note, "  ")
     if not chosen:
         yield from _exchanges_output(groups, cases)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from benchmarker.comparing.diagnosis import caches, doubts, executions, host_shares, threads
+from benchmarker.comparing.diagnosis import conditions, doubts
 from benchmarker.comparing.formatting import DOUBTS, likely, measure, percent, unit
 from benchmarker.formatting import count, part
 from benchmarker.hooks import parameters, registry
@@ -54,11 +54,7 @@ def notes_on(grid: Grid, values: Sequence[Measured], rules: Rules, *, intervals:
                 notes.setdefault(note, []).append(what)
         found += [f"{about}{' and '.join(kinds)}: {note}" for note, kinds in notes.items()]
     found += _on_others(grid)
-    trials = list(grid.cells.values())
-    every = [record for records in trials for record in records]
-    found += filter(
-        None, [executions(records[0].case for records in trials), threads(trials), caches(every), host_shares(every)]
-    )
+    found += conditions(list(grid.cells.values()))
     for note, places in _on_cells(grid, values).items():
         found.append(f"{_places(grid, places)}: {note}")
     return found

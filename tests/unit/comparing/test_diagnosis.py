@@ -206,3 +206,21 @@ def test_a_device_that_holds_its_clocks_down_is_a_disturbance():
     assert disturbances([record]) == [{"slowdown": "the device reduced its clocks: thermal"}]
     other = msgspec.structs.replace(hot, measured=False)
     assert disturbances([make_record(telemetry=[other])]) == [{}]
+
+
+def test_a_power_cap_is_told_where_it_held_for_most_of_the_time():
+    capped = Conditions(
+        meter="nvml", id="a", device="Card", measured=True, ranges={}, throttle={"power cap": 0.9}, throttle_s={}
+    )
+    other, brief = msgspec.structs.replace(capped, measured=False), {"power cap": 0.1, "idle": 1.0}
+    records = [make_record(telemetry=[each]) for each in (capped, other, msgspec.structs.replace(capped, throttle=brief))]
+    told = "a power cap held the device's clock back (1 of 3 trials)"
+    assert (diagnosis.power_caps(records), told in diagnosis.conditions([records])) == (told, True)
+    assert diagnosis.power_caps(records[1:]) == ""
+
+
+def test_energies_of_a_short_time_are_told():
+    short = make_energy(1.0)
+    records = [make_record(energy=each) for each in (msgspec.structs.replace(short, flags=["energy_short"]), short, None)]
+    assert diagnosis.short_energies(records) == "energy over less than 30 s (1 of 3 trials): --power=auto measures longer"
+    assert diagnosis.short_energies(records[1:]) == ""
