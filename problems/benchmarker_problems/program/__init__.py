@@ -41,7 +41,7 @@ class Program(Problem):
     places: ClassVar[tuple[str, ...]]
     shell: Annotated[bool, Meta(description="let a shell (sh) execute the command line")] = False
     stepwise: Annotated[
-        bool, Meta(description="let the program run its steps when it is told to, see docs/programs.md")
+        bool, Meta(description="let the program run as many steps as it is asked for, see docs/programs.md")
     ] = False
     sanity: Annotated[
         str,

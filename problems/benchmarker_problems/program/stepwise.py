@@ -136,14 +136,14 @@ class StepwiseExecution(ProgramExecution):
         """Let the program run so many steps; returns the time from the number to the answer, ns."""
         with self._closing_on_failure():
             if steps > MOST_STEPS:
-                raise TrialError("the program answers at once, however many steps it is told to run")
+                raise TrialError("the program answers at once, however many steps it is asked for")
             begun_ns = time.perf_counter_ns()
             self._tell(steps)
             line = self._line("block")
             duration_ns = time.perf_counter_ns() - begun_ns
             block = _expect(_event(line), Block, "block")
             if block.steps != steps:
-                raise TrialError(f"the program was told to run {steps} steps, and says that it has run {block.steps}")
+                raise TrialError(f"the program was asked for {steps} steps, and says that it has run {block.steps}")
             self._blocks.append(Timed(steps, duration_ns, block.duration_ns))
         return duration_ns
 
@@ -217,7 +217,7 @@ class StepwiseExecution(ProgramExecution):
         try:
             self._socket.sendall(b"%d\n" % steps)
         except OSError:
-            raise self._gone("it was told to run steps") from None
+            raise self._gone("it was asked for steps") from None
 
     def _hear(self, awaited: str) -> Event:
         return _event(self._line(awaited))

@@ -212,15 +212,18 @@ def test_a_power_cap_is_told_where_it_held_for_most_of_the_time():
     capped = Conditions(
         meter="nvml", id="a", device="Card", measured=True, ranges={}, throttle={"power cap": 0.9}, throttle_s={}
     )
-    other, brief = msgspec.structs.replace(capped, measured=False), {"power cap": 0.1, "idle": 1.0}
-    records = [make_record(telemetry=[each]) for each in (capped, other, msgspec.structs.replace(capped, throttle=brief))]
+    other = msgspec.structs.replace(capped, measured=False)
+    brief = msgspec.structs.replace(capped, throttle={"power cap": 0.1, "idle": 1.0})
+    records = [make_record(telemetry=[each]) for each in (capped, other, brief)]
     told = "a power cap held the device's clock back (1 of 3 trials)"
     assert (diagnosis.power_caps(records), told in diagnosis.conditions([records])) == (told, True)
     assert diagnosis.power_caps(records[1:]) == ""
 
 
 def test_energies_of_a_short_time_are_told():
-    short = make_energy(1.0)
-    records = [make_record(energy=each) for each in (msgspec.structs.replace(short, flags=["energy_short"]), short, None)]
-    assert diagnosis.short_energies(records) == "energy over less than 30 s (1 of 3 trials): --power=auto measures longer"
+    long = make_energy(1.0)
+    short = msgspec.structs.replace(long, flags=["energy_short"])
+    records = [make_record(energy=each) for each in (short, long, None)]
+    told = "energy over less than 30 s (1 of 3 trials): --power=auto measures longer"
+    assert diagnosis.short_energies(records) == told
     assert diagnosis.short_energies(records[1:]) == ""
