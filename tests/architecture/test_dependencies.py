@@ -29,6 +29,7 @@ SERVED = {
     "benchmarker_problems.libraries.timm.torch": {"timm"},
     "benchmarker_problems.libraries.torchvision.torch": {"torchvision"},
     "benchmarker_problems.libraries.transformers.torch": {"transformers"},
+    "benchmarker_problems.libraries.memory": {"torch"},
     "benchmarker_problems.libraries.transformers.generation": {"transformers"},
     "benchmarker_problems.libraries.weights": {"diffusers", "timm", "torchvision", "transformers"},
     "benchmarker_problems.*.jax": {"jax"},

@@ -3,9 +3,12 @@
 Random parts of training, such as dropout, are off: what is random cannot be held to anything.
 """
 
+import copy
 import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import wraps
 from importlib import import_module, metadata
 from importlib.util import find_spec
@@ -20,7 +23,7 @@ from torch.utils._pytree import tree_leaves
 
 from benchmarker import FLOATS, PRECISIONS, Case, Support, UserError, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
-from benchmarker_problems.libraries import Library
+from benchmarker_problems.libraries import Library, memory
 from benchmarker_problems.own.arguments import Inputs, Place, placed
 from benchmarker_problems.own.torch import Arguments, TorchCalls
 from benchmarker_problems.own.workload import workload
@@ -64,7 +67,11 @@ def describe_workload() -> Support:
 @hookimpl
 def build_workload(framework: TorchFramework, case: Case, problem: Library, data: Inputs) -> Workload:
     """Build a step: the results of the model; its loss and gradients; or a step of AdamW on its loss."""
-    return workload(LibraryCalls(framework, case, problem, data), data)
+    calls = LibraryCalls(framework, case, problem, data)
+    made = workload(calls, data)
+    assert made.exact
+    exact = made.exact
+    return replace(made, exact=lambda: calls.no_room_for_check() or exact())
 
 
 class Fed(nn.Module):
@@ -108,9 +115,9 @@ def _without_labels(arguments: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: value for name, value in arguments.items() if name not in LABELS}
 
 
-def unknown(library: str, model: str, names: Sequence[str]) -> UserError:
-    """Return the error of a model that a library does not have, with similar names."""
-    near = difflib.get_close_matches(model, names, n=3, cutoff=0.4)
+def unknown(library: str, model: str, names: Sequence[str], meant: str | None = None) -> UserError:
+    """Return the error of a model that a library does not have, with the one that is meant, or similar names."""
+    near = [meant] if meant else difflib.get_close_matches(model, names, n=3, cutoff=0.4)
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
     return UserError(f"{library} {metadata.version(library)} has no model {model!r}{hint}")
 
@@ -122,14 +129,62 @@ def tensors(result: Any) -> list[Tensor]:
 
 
 class LibraryCalls(TorchCalls):
+    """A model of a library: the first that is built is measured, and others are copies of it where they can be."""
+
     problem: Library
+
+    def __init__(self, framework: TorchFramework, case: Case, problem: Library, data: Inputs) -> None:
+        super().__init__(framework, case, problem, data)
+        self.first: nn.Module | None = None
+        self.is_trained = False
+        self.weights = memory.weight_count(lambda: problem.builder.build(replace(problem, weights=""), case.precision))
+        memory.refuse(problem, case, self.weights, framework.device)
+
+    def no_room_for_check(self) -> str | None:
+        """Return why there is no check, if a copy of the model in fp64 does not fit beside it."""
+        return memory.no_room_for_check(self.case, self.weights, self.framework.device)
 
     def made(self, function: str, precision: str) -> Fed:
         """Return the model in the type of the precision, with its arguments by name."""
         return Fed(self.built(precision), self.case.mode != "inference")
 
     def built(self, precision: str) -> nn.Module:
-        """Return the model on the device, in the type of the precision, with weights from the seed of the case."""
+        """Return the model on the device, in the type of the precision, with weights from the seed of the case.
+
+        A model is measured first. Another of the same type is that one, if nothing changes its weights, or else a copy;
+        in fp64 it is a copy if the first has not rounded the weights. Only where neither is so, it is built anew.
+        """
+        kind = PRECISIONS[precision].parameter
+        if self.first is None:
+            self.first = self._new(precision)
+            return self.first
+        of_first = PRECISIONS[self.case.precision].parameter
+        if self.case.measuring.profiling != "no" or self.is_trained:
+            return self._new(precision)
+        if kind == of_first and self.case.mode != "training":
+            return self.first
+        if kind == of_first or (of_first, kind) == ("fp32", "fp64"):
+            with suppress(Exception):  # tensors that are results of others cannot be copied
+                model = copy.deepcopy(self.first)
+                if kind == "fp64":
+                    self.problem.builder.prepare_fp64(model)
+                convert(model, DTYPES[kind])
+                return model
+        return self._new(precision)
+
+    def step(self, function: Any, *, compiled: bool) -> Callable[[Arguments], Any]:
+        """Return a step in the mode of the case; training notes that the weights of the first model are others."""
+        step = super().step(function, compiled=compiled)
+        if self.case.mode != "training" or function.model is not self.first:
+            return step
+
+        def training(arguments: Arguments) -> Any:
+            self.is_trained = True
+            return step(arguments)
+
+        return training
+
+    def _new(self, precision: str) -> nn.Module:
         torch.manual_seed(self.case.seed)
         with torch.device(self.framework.device):
             model: Any = self.problem.builder.build(self.problem, precision)
@@ -158,6 +213,10 @@ class LibraryCalls(TorchCalls):
         gradients = [value.ravel() for name, value in found.items() if name.startswith("d_")]
         others = {name: value for name, value in found.items() if not name.startswith("d_")}
         return {**others, "gradients": np.concatenate(gradients)} if gradients else others
+
+
+def prepare_fp64(model: nn.Module) -> None:
+    """Prepare a model that was built for another precision for fp64: nothing, for a model of most libraries."""
 
 
 def convert(model: nn.Module, dtype: torch.dtype) -> None:

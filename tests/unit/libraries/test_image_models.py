@@ -71,3 +71,8 @@ def test_what_cannot_be_measured_is_said_in_a_line(library, model, says):
     bench = opened(library, model)
     with pytest.raises(UserError, match=says):
         bench.data(bench.problem, 1)
+
+
+def test_a_signal_takes_no_memory_for_the_places_of_an_image():
+    bench = opened("diffusers", "UNet1DModel", image_size=0, batch_size=1)
+    assert bench.data(bench.problem, 1).batches[0]["sample"].shape == (1, 2, 65536)

@@ -72,6 +72,9 @@ def test_experts_are_counted_and_checked(opened):
     [
         ("GPT3LMHeadModel", {}, "has no model 'GPT3LMHeadModel'; did you mean GPT2LMHeadModel"),
         ("GPT2Config", {}, "has no model 'GPT2Config'"),
+        ("gpt2", {}, "has no model 'gpt2'; did you mean GPT2LMHeadModel?"),
+        ("bert-base-uncased", {}, "did you mean BertForMaskedLM?"),
+        ("whisper", {}, "did you mean WhisperForConditionalGeneration?"),
         ("GPT2LMHeadModel", {"model_type": "llama"}, r"config\.json@\w+ is of llama, but GPT2LMHeadModel is of gpt2"),
         ("GPT2LMHeadModel", [1], "not a JSON object"),
         (

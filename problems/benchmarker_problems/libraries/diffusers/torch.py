@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 # First: it makes torchvision importable.
-from benchmarker_problems.libraries.torch import build_workload, describe_workload, unknown
+from benchmarker_problems.libraries.torch import build_workload, describe_workload, prepare_fp64, unknown
 
 # isort: split
 import diffusers
@@ -18,7 +18,7 @@ from benchmarker_problems.libraries.diffusers import Diffusers
 from benchmarker_problems.libraries.files import cannot_be_made
 from benchmarker_problems.libraries.weights import load
 
-__all__ = ["build_workload", "describe_workload"]
+__all__ = ["build_workload", "describe_workload", "prepare_fp64"]
 
 SIZE = 32
 """Height and width of latents if neither the config nor the user says it."""
@@ -85,14 +85,17 @@ def inputs(problem: Diffusers, rng: np.random.Generator, given: Mapping[str, Any
             )
         return normal(problem.seq_len, int(wide))
 
-    rows, columns = np.divmod(np.arange(height * width, dtype=np.float32), width)
+    def places() -> np.ndarray:
+        rows, columns = np.divmod(np.arange(height * width, dtype=np.float32), width)
+        return np.stack([np.zeros_like(rows), rows, columns], 1)
+
     makers: dict[str, Callable[[], np.ndarray]] = {
         "sample": latents,
         "hidden_states": latents,
         "timestep": lambda: rng.integers(STEPS, size=batch),
         "encoder_hidden_states": text,
         "pooled_projections": lambda: normal(int(config["pooled_projection_dim"])),
-        "img_ids": lambda: np.stack([np.zeros_like(rows), rows, columns], 1),
+        "img_ids": places,
         "txt_ids": lambda: np.zeros((problem.seq_len, 3), np.float32),
     }
     classes = config.get("num_embeds_ada_norm") if "DiT" in problem.model else config.get("num_class_embeds")

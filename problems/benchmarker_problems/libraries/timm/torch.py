@@ -1,7 +1,7 @@
 """Models of timm in PyTorch, for the classification of images."""
 
 # First: it makes torchvision importable.
-from benchmarker_problems.libraries.torch import build_workload, describe_workload, unknown
+from benchmarker_problems.libraries.torch import build_workload, describe_workload, prepare_fp64, unknown
 
 # isort: split
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from torch import nn
 from benchmarker_problems.libraries.timm import Timm
 from benchmarker_problems.libraries.weights import load
 
-__all__ = ["build_workload", "describe_workload"]
+__all__ = ["build_workload", "describe_workload", "prepare_fp64"]
 
 
 def names() -> list[str]:

@@ -1,7 +1,7 @@
 """Models of torchvision in PyTorch: classification, segmentation, videos and optical flow."""
 
 # First: it makes torchvision importable.
-from benchmarker_problems.libraries.torch import build_workload, describe_workload, unknown
+from benchmarker_problems.libraries.torch import build_workload, describe_workload, prepare_fp64, unknown
 
 # isort: split
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from benchmarker import UserError
 from benchmarker_problems.libraries.torchvision import Torchvision
 from benchmarker_problems.libraries.weights import load
 
-__all__ = ["build_workload", "describe_workload"]
+__all__ = ["build_workload", "describe_workload", "prepare_fp64"]
 
 FRAMES = 16
 """Frames of a video, as the models' authors train with."""

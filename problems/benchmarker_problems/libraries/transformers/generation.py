@@ -99,8 +99,10 @@ def workload(framework: TorchFramework, case: Case, problem: Transformers, data:
         arguments, tokens = result
         return {"tokens": _on_host(tokens), "logits": _on_host(generator.tokens_and_logits(arguments)[1])}
 
-    def exact() -> Exact:
+    def exact() -> Exact | str:
         """Hold logits to those in fp64 of the whole sequence, and tokens to those that have the largest logits."""
+        if trouble := calls.no_room_for_check():
+            return trouble
         sequences, logits = generator.tokens_and_logits(sets[0])
         with calls.fp64():
             in_fp64 = calls.generator("fp64").without_cache(calls.put(data.batches[0], "fp64"), sequences)

@@ -45,6 +45,17 @@ def names() -> list[str]:
     return sorted(found)
 
 
+TASKS = (
+    "MASKED_LM",
+    "SPEECH_SEQ_2_SEQ",
+    "SEQ_TO_SEQ_CAUSAL_LM",
+    "CAUSAL_LM",
+    "IMAGE_CLASSIFICATION",
+    "PRETRAINING",
+)
+"""Tasks by which the usual class of a type of models is found, the first that has it."""
+
+
 @cache
 def class_of(name: str) -> Any:
     """Return the class of a model; raises `UserError` with similar names if there is none."""
@@ -59,8 +70,20 @@ def class_of(name: str) -> Any:
         ) from error
     is_model = isinstance(found, type) and issubclass(found, transformers.PreTrainedModel)
     if not is_model or getattr(found, "config_class", None) is None:
-        raise unknown("transformers", name, names())
+        raise unknown("transformers", name, names(), _class_of_type(name))
     return found
+
+
+def _class_of_type(name: str) -> str | None:
+    """Return the usual class of a type of models that a name begins with, such as `gpt2` or `bert-base-uncased`."""
+    mappings = vars(transformers.models.auto.modeling_auto)
+    words = name.lower().replace("-", "_")
+    for task in TASKS:
+        classes = mappings.get(f"MODEL_FOR_{task}_MAPPING_NAMES", {})
+        if kinds := [kind for kind in classes if words == kind or words.startswith(f"{kind}_")]:
+            found = classes[max(kinds, key=len)]
+            return str(found if isinstance(found, str) else found[0])
+    return None
 
 
 @cache
@@ -97,6 +120,11 @@ def build(problem: Transformers, precision: str) -> nn.Module:
     if problem.weights:
         return _loaded(problem, kind, config, chosen)
     return kind._from_config(config, **chosen)  # type: ignore[no-any-return]
+
+
+def prepare_fp64(model: Any) -> None:
+    """Let experts compute one by one, as in `build`."""
+    model.set_experts_implementation("eager")
 
 
 def _loaded(problem: Transformers, kind: Any, config: Any, chosen: Mapping[str, Any]) -> nn.Module:
