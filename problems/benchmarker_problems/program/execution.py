@@ -44,7 +44,7 @@ class ProgramExecution(Execution):
             self._watch = Watch(self._scratch)
 
     def block(self, steps: int) -> int:
-        """Execute the program once, in a session of its own, and wait for it; returns its duration in ns."""
+        """Execute the program once and wait for it; returns its duration in ns."""
         with self._closing_on_failure():
             ended = self._started({}).wait()
             self._add(ended)
