@@ -72,7 +72,7 @@ class Ended(NamedTuple):
 class Started:
     """A program that runs, in a process group of its own, with nothing on its standard input.
 
-    A session of its own would slow it down beside other work, where Linux shares out processor time by sessions.
+    In a session of its own, a program was measured to take longer beside other work, see docs/programs.md.
     """
 
     def __init__(

@@ -257,7 +257,8 @@ class StepwiseExecution(ProgramExecution):
             self._reap()
         except TrialError as error:
             return error
-        return TrialError(f"the program ended before {what}")
+        hint = "" if self._blocks else "; leave --stepwise out if it is not made to be asked for steps"
+        return TrialError(f"the program ended before {what}{hint}")
 
 
 def _event(line: bytes) -> Event:
