@@ -170,7 +170,7 @@ def _in_group(process, number):
 
 def test_a_program_that_hangs_is_ended_at_the_time_limit(cli, tmp_path):
     (tmp_path / "hangs.py").write_text(SPEAKER + "say('ready'); print(os.getpid(), flush=True); time.sleep(60)")
-    done = cli("run", "--power=none", "--stepwise", "--timeout=2", "--json", "--", "python3", "hangs.py")
+    done = cli("run", "--power=none", "--stepwise", "--timeout=4", "--json", "--", "python3", "hangs.py")
     (record,) = json.loads(done.stdout)
     assert (record["error"]["kind"], record["error"]["stage"]) == ("timeout", "compile")
     (log,) = tmp_path.glob("results/*/*.log")
