@@ -60,7 +60,7 @@ def test_a_request_tells_of_each_token_when_it_is_on_the_host(built, monkeypatch
     assert all(told[at - 1] == "fetch" for at, each in enumerate(told) if each != "fetch")
 
 
-@pytest.mark.parametrize("phase", [{}, {"phase": "prefill", "new_tokens": 1}])
+@pytest.mark.parametrize("phase", [{}, {"phase": "prefill", "new_tokens": 0}])
 def test_the_work_is_that_of_our_model_by_formula(built, phase):
     _, workload, _ = built(**phase)
     lengths = (
@@ -103,6 +103,7 @@ def test_other_tokens_in_a_step_are_found(built):
     [
         ({"seq_len": 8}, "seq_len means nothing with phase=generate, which has prompt_len and new_tokens"),
         ({"phase": "none"}, "prompt_len means nothing with phase=none, which has seq_len"),
+        ({"prompt_len": 0}, "prompt_len=0 is too small for phase=generate: at least 1"),
     ],
 )
 def test_lengths_that_mean_nothing_are_refused(options, says):

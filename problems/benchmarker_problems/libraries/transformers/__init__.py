@@ -21,7 +21,7 @@ class Transformers(ConfiguredLibrary):
     library = "transformers"
 
     model: Annotated[str, Meta(description="class of the model")] = "GPT2LMHeadModel"
-    seq_len: Annotated[int, Meta(ge=1, description="tokens of a text, or frames of audio after convolutions")] = DERIVED
+    seq_len: Annotated[int, Meta(ge=0, description="tokens of a text, or frames of audio after convolutions")] = DERIVED
     attention: Annotated[
         Literal["default", "eager", "sdpa", "flash_attention_2", "flex_attention"],
         Meta(description="implementation of attention; default: what transformers chooses"),
@@ -33,16 +33,18 @@ class Transformers(ConfiguredLibrary):
             "prompt (prefill), or several tokens (generate); none: whole sequences without a cache"
         ),
     ] = "none"
-    prompt_len: Annotated[int, Meta(ge=1, description="tokens of a prompt, for prefill and generate")] = DERIVED
-    new_tokens: Annotated[int, Meta(ge=1, description="tokens generated per sequence, for generate")] = DERIVED
+    prompt_len: Annotated[int, Meta(ge=0, description="tokens of a prompt, for prefill and generate")] = DERIVED
+    new_tokens: Annotated[int, Meta(ge=0, description="tokens generated per sequence, for generate")] = DERIVED
 
     def __post_init__(self) -> None:
         super().__post_init__()
         lengths = LENGTHS[self.phase]
         for name in ("seq_len", "prompt_len", "new_tokens"):
             if getattr(self, name) is DERIVED:
-                object.__setattr__(self, name, lengths.get(name, 1))
-            elif name not in lengths and getattr(self, name) != 1:
+                object.__setattr__(self, name, lengths.get(name, 0))
+            elif name in lengths and not getattr(self, name):
+                raise ValueError(f"{name}=0 is too small for phase={self.phase}: at least 1")
+            elif name not in lengths and getattr(self, name):
                 raise ValueError(f"{name} means nothing with phase={self.phase}, which has {' and '.join(lengths)}")
 
     @property

@@ -85,7 +85,7 @@ class _GenerateCalls(LibraryCalls):
         if not model.can_generate():
             raise UserError(f"{self.problem.model} generates no text: it has no method `generate`; leave --phase out")
         model.forward = self.framework.compiled(model.forward, compiled)
-        return Generator(model, self.problem.new_tokens)
+        return Generator(model, self.problem.new_tokens or 1)
 
 
 def workload(framework: TorchFramework, case: Case, problem: Transformers, data: Inputs) -> Workload:
