@@ -46,6 +46,7 @@ def test_every_public_name_stands_once_in_api_md() -> None:
     assert sorted(named) == sorted(set(benchmarker.__all__) - {"__version__"})
 
 
+@pytest.mark.slow
 def test_the_program_of_api_md_runs_and_compares(tmp_path: Path) -> None:
     block, _ = re.findall(r"^```python\n(.*?)^```", page("api.md"), flags=re.MULTILINE | re.DOTALL)
     (tmp_path / "script.py").write_text(block)

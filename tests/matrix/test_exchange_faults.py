@@ -223,6 +223,7 @@ def with_right_outputs(ranks):
     return [rank._replace(outputs=replace(rank.outputs, worst=right)) for rank in ranks]
 
 
+@pytest.mark.slow
 def test_gradients_that_are_not_averaged_or_too_large_are_found():
     """By the weights, or by the gradients in fp64, also if all outputs were within the bounds of the precision."""
     wanted = [("bf16", "not averaged"), ("fp32", "summed")]

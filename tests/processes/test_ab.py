@@ -21,7 +21,8 @@ def folder(tmp_path) -> Path:
     return found
 
 
-@pytest.mark.parametrize("design", ["duet", pytest.param("rounds", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("design", ["duet", "rounds"])
 def test_a_plain_difference_is_called_at_the_first_look(cli, tmp_path, design):
     # Beside other work a sleep is longer by a millisecond or more, whatever its length: long ones are hardly changed.
     done = cli(*AB, "--a=--ms=25", "--b=--ms=50", f"--design={design}")

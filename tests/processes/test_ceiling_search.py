@@ -153,6 +153,7 @@ def short(monkeypatch):
         monkeypatch.setattr(ceiling_search, name, value)
 
 
+@pytest.mark.slow
 def test_a_survey_measures_every_kind_in_one_process_and_keeps_no_records(cli, short, tmp_path):
     done = cli("ceilings", "--framework=numpy", "--json")
     assert done.returncode == 0, done.stderr

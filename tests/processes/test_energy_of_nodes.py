@@ -111,6 +111,7 @@ def window_s(sensor):
     return (sensor.end_ns - sensor.begin_ns) / 1e9
 
 
+@pytest.mark.slow
 def test_the_energy_is_the_sum_of_what_the_meters_of_each_node_read_in_its_own_window(nodes):
     """One clock is eleven days ahead of the other, and one card draws more from second to second."""
     (nodes.folder / "ahead").mkdir()

@@ -216,6 +216,7 @@ def test_four_equal_nodes_name_none(fleet: Fleet, number: int) -> None:
     assert done.stdout.startswith("no outlier: none of 4 nodes differs significantly"), done.stdout
 
 
+@pytest.mark.slow
 def test_each_node_has_a_normal_run_in_its_own_folder(fleet: Fleet) -> None:
     done = fleet.run("--no-repeat", "--rounds=2", "--nodes=3")
     assert done.returncode == 0, done.stderr

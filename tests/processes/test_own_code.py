@@ -67,6 +67,7 @@ def test_an_error_in_the_file_is_one_line_with_its_place(cli, sorts):
     assert "ModuleNotFoundError: No module named 'nothing_of_this_name' (sorts.py:1)" in done.stdout
 
 
+@pytest.mark.slow
 def test_two_functions_are_compared_by_their_names(cli, sorts):
     done = cli("ab", "sorts.py:by_numpy", "sorts.py:by_python", "--n=4096", *QUICK, "--design=rounds")
     assert done.returncode == 0, done.stderr
@@ -106,6 +107,7 @@ def test_what_was_not_checked_is_said(cli, sorts):
     assert "note: there is no `reference` to check by_numpy against, and it is the first function" in done.stdout
 
 
+@pytest.mark.slow
 def test_what_is_suspect_is_said_and_makes_a_verdict_provisional(cli, sorts):
     sorts.write_text(
         SORTS
@@ -120,7 +122,9 @@ def test_what_is_suspect_is_said_and_makes_a_verdict_provisional(cli, sorts):
     assert "keeps is suspect: a step takes " in done.stdout
 
 
-@pytest.mark.parametrize("framework", ["numpy", "torch", "jax"])
+@pytest.mark.parametrize(
+    "framework", ["numpy", *(pytest.param(name, marks=pytest.mark.slow) for name in ("torch", "jax"))]
+)
 def test_a_new_file_can_be_measured(cli, framework):
     written = cli("new", "mine.py", f"--framework={framework}")
     assert written.returncode == 0, written.stderr
@@ -157,7 +161,9 @@ def test_the_commit_of_a_file_is_in_its_records(cli, sorts, tmp_path):
     assert source["commit"] == f"{head.strip()}+changes"
 
 
-@pytest.mark.parametrize("mode", ["inference", "forward_backward", "training"])
+@pytest.mark.parametrize(
+    "mode", [*(pytest.param(mode, marks=pytest.mark.slow) for mode in ("inference", "forward_backward")), "training"]
+)
 def test_the_classes_of_the_example_are_measured_in_every_mode(cli, mode):
     example = Path(__file__).parents[2] / "examples" / "own-code" / "layers.py"
     done = cli("run", str(example), f"--mode={mode}", "--batch=4", "--width=8", *QUICK, "--json")

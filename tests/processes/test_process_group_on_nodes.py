@@ -114,6 +114,7 @@ def one(done):
     return record
 
 
+@pytest.mark.slow
 def test_the_ranks_of_all_nodes_make_one_record_and_all_trials_take_one_step_a_node(run, rack, tmp_path):
     script = tmp_path / "count"
     script.write_text(f'#!/bin/sh\necho "$RACK_NODE" >>{tmp_path}/steps\nexec "$@"\n')

@@ -209,6 +209,7 @@ def test_what_is_in_braces_is_an_option(cli, script):
     assert json.loads(done.stdout)[0]["metrics"]["count"]["value"] == 0
 
 
+@pytest.mark.slow
 def test_two_programs_are_compared_at_each_value(cli, script):
     script("slow", "sleep 0.1; echo $1; echo value 1")
     script("fast", "sleep 0.01; echo value 2")

@@ -34,6 +34,7 @@ def thrice(x):
     return [x @ x, x @ x, x @ x][0]
 
 
+@pytest.mark.slow
 def test_a_true_factor_is_seen_and_the_verdict_is_provisional():
     def slow(x):
         time.sleep(0.03)  # beside other work, each sleep is some milliseconds longer
@@ -61,6 +62,7 @@ def test_a_true_factor_is_seen_and_the_verdict_is_provisional():
     assert result.to_dict()["family"]["comparisons"][0]["ratio"] == comparison.ratio
 
 
+@pytest.mark.slow
 def test_equal_functions_are_not_called_different():
     def rests(x):
         time.sleep(0.002)

@@ -213,6 +213,7 @@ assert by_us.get_total_flops() == by_torch.get_total_flops() > 0
 """
 
 
+@pytest.mark.slow
 def test_counting_imports_no_compiler_and_counts_as_pytorch_does():
     subprocess.run([sys.executable, "-c", COUNTS], check=True)
 
