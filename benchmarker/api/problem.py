@@ -18,6 +18,8 @@ from benchmarker.api.precision import PRECISIONS, Precision
 from benchmarker.api.program import Execution
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import numpy as np
 
 
@@ -222,6 +224,10 @@ class Problem(ABC):
     def refuse(self, mode: Mode) -> None:
         """Raise `UserError` if options make no sense in a mode, such as one that would do nothing there."""
         return
+
+    def user_files(self) -> tuple[Path, ...]:
+        """Return the files of the user that options name; raises `UserError` if one is not what it was in the plan."""
+        return ()
 
     def numerics(self, mode: Mode, precision: str) -> Precision:
         """Return the types that a precision stands for; some options may make weights or products of another type.

@@ -15,7 +15,7 @@ import fcntl
 import hashlib
 import os
 import zipfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BufferedRandom, BufferedReader, BytesIO
@@ -25,13 +25,14 @@ from typing import IO, Any
 import msgspec
 from msgspec import Struct
 
+from benchmarker.api.case import Case
 from benchmarker.api.errors import UserError
 from benchmarker.bundles import signature
 from benchmarker.bundles.manifest import FORMAT_VERSION, MAX_FILES, Manifest, Packed, Remark, name_trouble
 from benchmarker.bundles.redact import Redactor
 from benchmarker.bundles.run_files import ANNOTATED, in_folder, read_run
 from benchmarker.files import atomic, regular
-from benchmarker.hooks import registry
+from benchmarker.hooks import parameters, registry
 from benchmarker.records import ceilings, store
 from benchmarker.records.ceilings import Ceiling, DeviceKey, key_of
 from benchmarker.records.factors import DIGITS
@@ -118,13 +119,13 @@ def bundle(
                 "--no-profiles leaves event tables and profiler files out"
             )
         environment, devices, redactor = Environment(), set[DeviceKey | None](), Redactor() if redact else None
-        own = set[tuple[str, str]]()
+        own = dict[str, Case]()
 
         def seen(record: Record) -> None:
             environment.add(record)
             devices.add(key_of(record))
             if record.case.source:
-                own.add((record.case.problem, record.case.source))
+                own[str((record.case.problem, record.case.source, record.case.params))] = record.case
             if redactor:
                 redactor.learn(record)
 
@@ -141,7 +142,7 @@ def bundle(
         if store.CEILINGS not in files and (known := _ceilings(devices)):
             sources[store.CEILINGS] = ceilings.encode(known)
         if source:
-            sources |= _own_files(own)
+            sources |= _own_files(own.values())
         sources[store.ENVIRONMENT] = atomic.encode(environment)
         if redactor:
             left_out = redactor.withhold(sources, left_out)
@@ -179,17 +180,26 @@ def _ceilings(devices: Collection[DeviceKey | None]) -> list[Ceiling]:
     return [ceiling for ceiling in ceilings.known().known if ceiling.device in devices]
 
 
-def _own_files(measured: Collection[tuple[str, str]]) -> dict[str, Path | bytes]:
+def _own_files(measured: Iterable[Case]) -> dict[str, Path | bytes]:
     """Return the user's files by their paths in the bundle; raises `UserError` if one is not as it was measured."""
-    if not measured:
-        raise UserError("the run measured no file of yours; leave --with-source out")
     files: dict[str, Path | bytes] = {}
-    for problem, sha256 in sorted(measured):
-        file = registry.source_file(problem)
-        content = file.read_bytes() if file else b""
-        if hashlib.sha256(content).hexdigest() != sha256:
-            raise UserError(f"{problem} is not here as it was measured; leave --with-source out")
-        files[f"source/{sha256[:DIGITS]}/{(file or Path(problem)).name}"] = content
+    libraries = registry.registered("library")
+
+    def add(file: Path, content: bytes) -> None:
+        files[f"{store.SOURCE}/{hashlib.sha256(content).hexdigest()[:DIGITS]}/{file.name}"] = content
+
+    for case in measured:
+        if f"library.{case.problem}" in libraries:
+            for file in parameters.convert(registry.problem(case.problem), case.params).user_files():
+                add(file, file.read_bytes())
+            continue
+        source = registry.source_file(case.problem)
+        content = source.read_bytes() if source else b""
+        if source is None or hashlib.sha256(content).hexdigest() != case.source:
+            raise UserError(f"{case.problem} is not here as it was measured; leave --with-source out")
+        add(source, content)
+    if not files:
+        raise UserError("the run measured no file of yours; leave --with-source out")
     return files
 
 

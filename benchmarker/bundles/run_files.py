@@ -82,7 +82,7 @@ def read_run(paths: Iterable[str], content: Content, seen: Callable[[Record], No
 
     Only one record is in memory at a time; `seen` is called with each that can be read.
     """
-    json = sorted(path for path in paths if path.endswith(".json"))
+    json = sorted(path for path in paths if path.endswith(".json") and not path.startswith(f"{store.SOURCE}/"))
     read = _read(store.PLAN, content) if store.PLAN in json else Fault(Path(store.PLAN), "missing")
     planned = read if isinstance(read, Plan) else None
     faults = [Remark(store.PLAN, read.reason)] if isinstance(read, Fault) else []

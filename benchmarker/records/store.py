@@ -55,6 +55,8 @@ CEILINGS = "ceilings.json"
 LOAD = "load.json"
 MANIFEST = "manifest.json"
 ENVIRONMENT = "environment.json"
+SOURCE = "source"
+"""The folder of the user's files that were measured, in a bundle."""
 JOB = "job.json"
 FLEET = "fleet.json"
 NODE = "node.json"
@@ -344,7 +346,7 @@ def _record_files(result: Path, unread: Callable[[OSError], None]) -> Iterator[P
             yield result
         return
     for folder, below, names in os.walk(result, onerror=unread):
-        below[:] = [name for name in below if not (name.startswith(".") or (name == CUT and PLAN in names))]
+        below[:] = [name for name in below if not (name.startswith(".") or (name in (CUT, SOURCE) and PLAN in names))]
         for name in names:
             if name.endswith(".json") and not is_beside(name) and not name.startswith("."):
                 yield Path(folder, name)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib import import_module, metadata
+from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -96,6 +97,11 @@ class Library(Foreign):
         """Return a set of inputs: those of the user's file, and what else the model needs."""
         given = files.given_inputs(self.inputs, vars(self), seeded(rng)) if self.inputs else {}
         return {**self.builder.inputs(self, rng, given), **given}
+
+    def user_files(self) -> tuple[Path, ...]:
+        """Return the config and the file that gives inputs; weights are too large to be handed on."""
+        named = {name: getattr(self, name, "") for name in FILES if name != "weights"}
+        return tuple(files.unchanged(name, value) for name, value in named.items() if value)
 
     @property
     def code_files(self) -> frozenset[str]:

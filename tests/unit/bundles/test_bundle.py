@@ -15,12 +15,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.records import make_ceiling, make_record
 
-from benchmarker import UserError
+from benchmarker import Case, UserError
 from benchmarker.bundles.manifest import MAX_FILES, Manifest, name_trouble
 from benchmarker.bundles.pack import Bundled, bundle
 from benchmarker.bundles.run_files import MAX_JSON_BYTES
 from benchmarker.bundles.unpack import unbundle
 from benchmarker.files import atomic
+from benchmarker.hooks import parameters, registry
 from benchmarker.records import ceilings, store
 from benchmarker.records.plan import make_plan
 from benchmarker.records.record import Blocks, Failure
@@ -29,10 +30,11 @@ from benchmarker.records.suite import TrialSuite
 RUN = "20260102T030405.678901-89abcdef"
 
 
-def make_run(folder: Path, trials: int = 2, recorded: int = 2) -> Path:
+def make_run(folder: Path, trials: int = 2, recorded: int = 2, case: Case | None = None) -> Path:
     """The folder of a run of one case, with files of every kind."""
-    records = [make_record(run=RUN, trial=trial) for trial in range(recorded)]
-    plan = make_plan([make_record().case], trials, seed=1)
+    case = case or make_record().case
+    records = [msgspec.structs.replace(make_record(run=RUN, trial=trial), case=case) for trial in range(recorded)]
+    plan = make_plan([case], trials, seed=1)
     folder = folder / RUN
     folder.mkdir(parents=True)
     atomic.write(folder / "plan.json", atomic.encode(msgspec.structs.replace(plan, run_id=RUN)))
@@ -101,6 +103,28 @@ def faults(path: Path, to: Path) -> dict[str, str]:
     assert done.folder is None
     assert not to.exists() or not list(to.iterdir())
     return {fault.path: fault.reason for fault in done.faults}
+
+
+def test_the_files_of_a_model_by_name_are_packed_if_asked_for_and_are_no_records(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("config.json").write_text('{"n_layer": 1}')
+    Path("inputs.py").write_text("def inputs(): ...")
+    Path("model.safetensors").write_bytes(b"weights")
+    kind = registry.problem("transformers")
+    files = {"config": "config.json", "inputs": "inputs.py", "weights": "model.safetensors"}
+    params = parameters.resolve(kind, files, "cpu")
+    case = msgspec.structs.replace(make_record().case, problem="transformers", params=params, source=kind.source.sha256)
+    run = make_run(tmp_path / "mine", trials=1, recorded=1, case=case)
+    packed = pack(run, tmp_path / "bid.zip", source=True).path
+    sources = {name.split("/")[2]: content for name, content in members(packed).items() if name.startswith("source/")}
+    assert sources == {"config.json": b'{"n_layer": 1}', "inputs.py": b"def inputs(): ..."}
+    done = unbundle(packed, tmp_path / "theirs")
+    assert done.faults == ()
+    records, damaged = store.read([done.folder])
+    assert (len(records), damaged) == (1, [])
+    Path("inputs.py").write_text("def inputs(): return {}")
+    with pytest.raises(UserError, match=r"inputs\.py changed after the run was planned"):
+        pack(run, tmp_path / "bid.zip", source=True)
 
 
 def test_what_was_packed_comes_out_byte_by_byte(run, packed, tmp_path):
