@@ -259,10 +259,13 @@ def implementations(library: Plugin) -> list[Plugin]:
 
 
 def trouble(plugin: Plugin) -> str | None:
-    """Return why a plugin cannot be used, or None; this parses its imports but does not import anything."""
+    """Return why a plugin cannot be used, or None; this parses its imports but does not import anything.
+
+    A library can be used if one of its implementations can.
+    """
     if plugin.kind == "library":
         several = [trouble(each) for each in implementations(plugin)]
-        return next(filter(None, several), None)
+        return several[0] if all(several) else None
     source = _source(plugin.module)
     if source is None:
         return _missing(plugin, plugin.module)

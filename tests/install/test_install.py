@@ -128,6 +128,8 @@ SERVED = {
     "transformers": f"""run --framework=torch --problem=transformers --config=gpt2.json --seq-len=8 {SHORT}
         list libraries""",
     "diffusers": f"run --framework=torch --problem=diffusers {UNET_1D} {SHORT}",
+    "keras": f"""run --framework=jax,torch --problem=keras --model=MobileNet --image-size=32 {SHORT}
+        list models --problem=keras""",
     "torchvision": f"run --framework=torch --problem=torchvision --model=squeezenet1_1 --image-size=32 {SHORT}",
     "timm": f"run --framework=torch --problem=timm --model=test_vit --image-size=32 {SHORT}",
     "nvidia": "power",

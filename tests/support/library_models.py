@@ -6,16 +6,21 @@ PYTHONPATH=tests python -m support.library_models --check PAGE      # ends with 
 
 from __future__ import annotations
 
+import functools
 import json
+import multiprocessing
 import sys
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarker import open_bench
+import numpy as np
+
+from benchmarker import Workload, open_bench, relative_error
 from benchmarker.hooks import registry
 from benchmarker.worker import correctness
 
@@ -235,6 +240,13 @@ _CASES: list[Tried] = [
         "mobilenetv4_conv_small_035 resnet10t semnasnet_050 test_byobnet test_efficientnet test_nfnet test_vit "
         "tf_efficientnet_lite0 tinynet_e vit_tiny_patch16_224 xcit_nano_12_p16_224",
     ),
+    *_of_images(
+        "keras",
+        "classification, in JAX and PyTorch",
+        "ConvNeXtTiny EfficientNetB0 EfficientNetV2B0 MobileNet MobileNetV2 MobileNetV3Small "
+        "NASNetMobile ResNet50 ResNet50V2 VGG16 VGG19",
+    ),
+    *_of_images("keras", "classification, in JAX and PyTorch", "Xception", 71),
     *_of_diffusers("UNet", UNETS),
     *_of_diffusers("transformer", TRANSFORMERS),
     *_of_diffusers(
@@ -266,22 +278,61 @@ def outcome(tried: Tried, folder: Path) -> str:
         elif tried.library == "diffusers":
             options["config"] = str(folder / "config.json")
             Path(options["config"]).write_text(json.dumps(tried.config))
+        if tried.library == "keras":
+            return _in_both(tried)
         for mode in ("inference",) if tried.kind == GENERATION else ("inference", "forward_backward"):
-            bench = open_bench(tried.library, "torch", "cpu", mode=mode, **options)
-            data = bench.data(bench.problem, 1)
-            workload = bench.build(bench.problem, data)
-            check = correctness.check(workload, data, bench.problem, bench.case)
-            if isinstance(check, str):
-                return check
-            if tried.kind == GENERATION and not check.ok:
-                return "tokens that it generates have other logits than in a whole sequence"
-            if not check.ok or check.error > LARGEST:
-                return f"{mode} is off by {check.error:.2g}, of {check.bound:.2g}"
-            if not workload.counted or not workload.counted.flops:
-                return f"no FLOPs counted in {mode}"
+            _checked(tried, "torch", mode, options)
     except Exception as error:  # noqa: BLE001 - a line of the table
         return " ".join(f"{error}".split())
     return "right"
+
+
+def _checked(tried: Tried, framework: str, mode: str, options: Mapping[str, Any]) -> Workload:
+    """Check the workload of a model; raises an error if it is wrong, or its work is not counted."""
+    bench = open_bench(tried.library, framework, "cpu", mode=mode, **options)
+    data = bench.data(bench.problem, 1)
+    workload = bench.build(bench.problem, data)
+    check = correctness.check(workload, data, bench.problem, bench.case)
+    if isinstance(check, str):
+        raise ValueError(check)
+    if tried.kind == GENERATION and not check.ok:
+        raise ValueError("tokens that it generates have other logits than in a whole sequence")
+    if not check.ok or check.error > LARGEST:
+        raise ValueError(f"{mode} is off by {check.error:.2g}, of {check.bound:.2g}")
+    if not workload.counted or not workload.counted.flops:
+        raise ValueError(f"no FLOPs counted in {mode}")
+    return workload
+
+
+def _in_both(tried: Tried) -> str:
+    """`right` if a model of Keras is in JAX and in PyTorch, and alike in both.
+
+    A process has Keras in one framework alone, so that each has a process of its own.
+    """
+    several = [_process(framework).submit(keras_results, tried, framework).result() for framework in ("torch", "jax")]
+    for in_torch, in_jax in zip(*several, strict=True):
+        for name, value in in_jax.items():
+            if (apart := relative_error(in_torch[name], value)) > LARGEST:
+                return f"{name} in JAX and in PyTorch are {apart:.2g} apart"
+    return "right"
+
+
+@functools.cache
+def _process(framework: str) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
+
+
+def keras_results(tried: Tried, framework: str) -> list[dict[str, Any]]:
+    """The checked results of a model of Keras in one framework: of inference, and its loss and gradients."""
+    if framework == "torch":
+        import torch
+
+        torch.set_num_threads(1)
+    found = []
+    for mode in ("inference", "forward_backward"):
+        workload = _checked(tried, framework, mode, {"model": tried.model, **tried.options})
+        found.append({name: np.asarray(value, np.float32) for name, value in workload.outputs(workload.step()).items()})
+    return found
 
 
 def _small_config(tried: Tried, folder: Path) -> Path:

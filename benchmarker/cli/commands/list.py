@@ -83,9 +83,9 @@ def _models(library: str | None) -> Output:
     libraries = {plugin.name: plugin for plugin in registry.registered("library").values()}
     if library not in libraries:
         raise UserError(f"list models needs a library: --problem={' or --problem='.join(libraries)}")
-    implementation = registry.implementations(libraries[library])[0]
-    if reason := registry.trouble(implementation):
+    if reason := registry.trouble(libraries[library]):
         raise UserError(reason)
+    implementation = next(each for each in registry.implementations(libraries[library]) if not registry.trouble(each))
     with working(f"importing {library}"):
         words = [sys.executable, "-c", _NAMES, implementation.module]
         done = subprocess.run(words, capture_output=True, text=True, check=False)

@@ -5,7 +5,8 @@ A model is then measured as a class of the user is: its results are held to its 
 alone, and the framework counts its work.
 """
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib import import_module, metadata
@@ -30,7 +31,7 @@ class Library(Foreign):
     """A model of a library, with random weights or those of a file. A subclass has `model` among its options."""
 
     cost_formula = "FLOPs as the framework counts them in a step: those of matrix products and convolutions"
-    frameworks = ("torch",)
+    frameworks: ClassVar[tuple[str, ...]] = ("torch",)
     library: ClassVar[str] = ""
     """The name of the library, of its distribution, and of the extra that installs it."""
 
@@ -134,6 +135,13 @@ class ConfiguredLibrary(Library):
     def read_config(self) -> dict[str, Any]:
         """Return what the file says; raises `UserError` if it is no JSON object, or not what it was in the plan."""
         return files.read_object("config", self.config)
+
+
+def unknown(library: str, model: str, names: Sequence[str], meant: str | None = None) -> UserError:
+    """Return the error of a model that a library does not have, with the one that is meant, or similar names."""
+    near = [meant] if meant else difflib.get_close_matches(model, names, n=3, cutoff=0.4)
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    return UserError(f"{library} {metadata.version(library)} has no model {model!r}{hint}")
 
 
 def _version(distribution: str) -> str:

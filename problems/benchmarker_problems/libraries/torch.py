@@ -4,13 +4,12 @@ Random parts of training, such as dropout, are off: what is random cannot be hel
 """
 
 import copy
-import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import wraps
-from importlib import import_module, metadata
+from importlib import import_module
 from importlib.util import find_spec
 from inspect import signature
 from typing import Any
@@ -115,20 +114,35 @@ def _without_labels(arguments: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: value for name, value in arguments.items() if name not in LABELS}
 
 
-def unknown(library: str, model: str, names: Sequence[str], meant: str | None = None) -> UserError:
-    """Return the error of a model that a library does not have, with the one that is meant, or similar names."""
-    near = [meant] if meant else difflib.get_close_matches(model, names, n=3, cutoff=0.4)
-    hint = f"; did you mean {' or '.join(near)}?" if near else ""
-    return UserError(f"{library} {metadata.version(library)} has no model {model!r}{hint}")
-
-
 def tensors(result: Any) -> list[Tensor]:
     """Return the floating-point tensors in the result of a model, in their order."""
     leaves = tree_leaves(result.to_tuple() if hasattr(result, "to_tuple") else result)
     return [leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.is_floating_point()]
 
 
-class LibraryCalls(TorchCalls):
+class FedCalls(TorchCalls):
+    """How PyTorch calls models that are `Fed`."""
+
+    def put(self, batch: Mapping[str, np.ndarray], precision: str) -> Arguments:
+        """Return the arguments, without gradients of their own."""
+        self.differentiable: list[str] = []
+        dtype = DTYPES[PRECISIONS[precision].parameter]
+
+        def tensor(place: Place) -> Tensor:
+            value = batch[place.name]
+            return self.framework.put(value, dtype if value.dtype.kind == "f" else None)
+
+        return placed(self.template, tensor)
+
+    def outputs(self, result: Any) -> Mapping[str, np.ndarray]:
+        """Return the results by name, and all gradients together: those of some weights are nothing but rounding."""
+        found = super().outputs(result)
+        gradients = [value.ravel() for name, value in found.items() if name.startswith("d_")]
+        others = {name: value for name, value in found.items() if not name.startswith("d_")}
+        return {**others, "gradients": np.concatenate(gradients)} if gradients else others
+
+
+class LibraryCalls(FedCalls):
     """A model of a library: the first that is built is measured, and others are copies of it where they can be."""
 
     problem: Library
@@ -195,24 +209,6 @@ class LibraryCalls(TorchCalls):
             mark(model, self.problem.depth)
         convert(model, DTYPES[PRECISIONS[precision].parameter])
         return model.to(self.framework.device)  # type: ignore[no-any-return]
-
-    def put(self, batch: Mapping[str, np.ndarray], precision: str) -> Arguments:
-        """Return the arguments, without gradients of their own."""
-        self.differentiable: list[str] = []
-        dtype = DTYPES[PRECISIONS[precision].parameter]
-
-        def tensor(place: Place) -> Tensor:
-            value = batch[place.name]
-            return self.framework.put(value, dtype if value.dtype.kind == "f" else None)
-
-        return placed(self.template, tensor)
-
-    def outputs(self, result: Any) -> Mapping[str, np.ndarray]:
-        """Return the results by name, and all gradients together: those of some weights are nothing but rounding."""
-        found = super().outputs(result)
-        gradients = [value.ravel() for name, value in found.items() if name.startswith("d_")]
-        others = {name: value for name, value in found.items() if not name.startswith("d_")}
-        return {**others, "gradients": np.concatenate(gradients)} if gradients else others
 
 
 def prepare_fp64(model: nn.Module) -> None:

@@ -29,15 +29,17 @@ def describe_workload() -> Support:
 @hookimpl
 def build_workload(framework: JaxFramework, case: Case, problem: Own, data: Inputs) -> Workload:
     """Build a step: a jitted call of the function; with backward also its gradients."""
-    return workload(_JaxCalls(framework, case, problem, data), data)
+    return workload(JaxCalls(framework, case, problem, data), data)
 
 
-class _JaxCalls(Calls[Arguments]):
+class JaxCalls(Calls[Arguments]):
+    """How JAX calls functions, and modules of flax.nnx."""
+
     framework: JaxFramework
-    problem: Own
 
     def made(self, function: str, precision: str) -> Any:
         """Return the function, or the module of flax.nnx, in the type of the precision."""
+        assert isinstance(self.problem, Own)
         made = self.problem.made(function, rngs=lambda: _nnx().Rngs(self.case.seed))
         if self.has_weights(made):
             dtype = DTYPES[PRECISIONS[precision].parameter]
@@ -73,7 +75,7 @@ class _JaxCalls(Calls[Arguments]):
             graph, weights, others = nnx.split(function, nnx.Param, ...)
 
         def forward(weights: Any, arrays: Arguments) -> Any:
-            with jax.named_scope(self.problem.function):
+            with jax.named_scope(self.problem.measured):
                 args, kwargs = placed(self.template, lambda place: arrays[place.name])
                 if not self.has_weights(function):
                     return function(*args, **kwargs)

@@ -2,7 +2,7 @@
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -38,15 +38,36 @@ def _of_its_backward(of_result: torch.Size, *several: Any, **kwargs: Any) -> int
     return 2 * _of_attention(*several)
 
 
+def _of_convolution_backward(
+    of_result: torch.Size,
+    x: torch.Size,
+    kernel: torch.Size,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    more: Any,
+    groups: int,
+    asked: Sequence[bool],
+    **kwargs: Any,
+) -> int:
+    """Return the FLOPs of the gradients of the input and of the kernel, if `asked`: each as of the convolution."""
+    window = (x if transposed else of_result)[2:]
+    return 2 * sum(asked[:2]) * x[0] * window.numel() * kernel.numel()
+
+
 _aten = torch.ops.aten
 _ATTENTION = [f"_scaled_dot_product_{kind}" for kind in ("flash_attention", "efficient_attention", "cudnn_attention")]
 _ATTENTION += ["_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_fused_attention_overrideable"]
 FORMULAS = {
     _aten._grouped_mm: _of_groups,
+    _aten.convolution_backward: _of_convolution_backward,
     **{getattr(_aten, name): _of_attention for name in _ATTENTION},
     **{getattr(_aten, f"{name}_backward"): _of_its_backward for name in _ATTENTION},
 }
-"""What PyTorch's own counter leaves out, such as attention on a CPU, or counts as a kernel does it."""
+"""What PyTorch's own counter leaves out, such as attention on a CPU or groups in the backward pass of a convolution, or
+counts as a kernel does it."""
 
 
 @hookimpl

@@ -125,7 +125,7 @@ class Measured(Generic[S]):
             return f"there is no `reference` to check {problem.measured} against, and it is the first function"
         steps = self.expected(STEPS[mode])
         words = f"{'itself' if self.against == problem.measured else self.against} in fp64"
-        bounds, elements = self.bounds(steps[:1])
+        bounds, elements = self.bounds(steps)
         if problem.helper("bound", self.calls.case.precision) is None:
             self.unheld = frozenset(name for name, bound in bounds.items() if bound >= OF_ZEROS)
         if self.unheld:

@@ -5,6 +5,7 @@ from importlib.util import find_spec
 import pytest
 
 from benchmarker import UserError, open_bench
+from benchmarker.worker import correctness
 
 OPTIONS = {"batch_size": 2, "image_size": 32}
 
@@ -54,6 +55,13 @@ def test_a_model_trains_and_its_work_is_counted(library, model):
     losses = [workload.outputs(workload.step())["result"].item() for _ in range(8)]
     assert losses[-1] < losses[0]
     assert workload.counted.flops > 0 and workload.counted.samples == 2
+
+
+def test_training_is_right_where_normalisation_over_few_samples_enlarges_rounding():
+    bench = opened("torchvision", "mobilenet_v2", "training")
+    data = bench.data(bench.problem, 3)
+    check = correctness.check(bench.build(bench.problem, data), data, bench.problem, bench.case)
+    assert (check.ok, check.against) == (True, "itself in fp64")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ LIBRARIES = [plugin.name for plugin in registry.registered("library").values()]
 @pytest.mark.parametrize("name", LIBRARIES)
 def test_a_library_is_a_problem_of_its_frameworks(name):
     kind = registry.problem(name)
-    assert registry.implementing(name) == ["torch"]
+    assert registry.implementing(name) == (["jax", "torch"] if name == "keras" else ["torch"])
     assert (kind.library, kind.distributions, kind.source.path) == (name, (name,), name)
     made = kind(**parameters.resolve(kind, {"batch_size": 3}, "cpu"))
     assert made.title("training").startswith(f"{made.model} training, B=3")
@@ -44,7 +44,9 @@ def test_models_are_listed_only_of_a_library(cli):
     assert "leave it out" in cli("list", "problems", "--problem=timm").stderr
 
 
-@pytest.mark.parametrize(("library", "model"), [("timm", "test_vit"), ("transformers", "Qwen2ForCausalLM")])
+@pytest.mark.parametrize(
+    ("library", "model"), [("timm", "test_vit"), ("transformers", "Qwen2ForCausalLM"), ("keras", "NASNetMobile")]
+)
 def test_models_of_a_library_are_listed(cli, library, model):
     if find_spec(library) is None:
         pytest.skip(f"{library} is not installed")
@@ -56,6 +58,16 @@ def test_a_library_that_is_not_installed_is_listed_with_what_installs_it(monkeyp
     known = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "timm" else known(name))
     assert "needs the module 'timm'; pip install" in registry.trouble(plugin)
+
+
+def test_a_library_is_available_if_one_of_its_frameworks_is(monkeypatch):
+    plugin = registry.registered("library")["library.keras"]
+    known = importlib.util.find_spec
+    missing = ["torch"]
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in missing else known(name))
+    assert registry.trouble(plugin) is None or known("keras") is None or known("jax") is None
+    missing.append("keras")
+    assert "needs the module 'keras'; pip install" in registry.trouble(plugin)
 
 
 def test_a_config_is_that_of_its_content(tmp_path, monkeypatch):

@@ -193,6 +193,16 @@ def test_flops_of_a_backward_pass_are_those_of_three_products(opened):
     assert counted.flops == 3 * 2 * 8 * 8 * 4
 
 
+def test_flops_of_the_backward_pass_of_a_grouped_convolution_are_those_of_its_groups(opened):
+    content = """
+        import torch
+        def inputs(): return torch.randn(2, 8, 6, 6), torch.randn(8, 1, 3, 3)
+        def depthwise(x, kernel): return torch.nn.functional.conv2d(x, kernel, groups=8)
+    """
+    counted = opened(content, "torch", "depthwise", mode="forward_backward").counted
+    assert counted.flops == 3 * 2 * 2 * 8 * 4 * 4 * 3 * 3
+
+
 COUNTS = """
 import sys
 import torch

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 # First: it makes torchvision importable.
-from benchmarker_problems.libraries.torch import build_workload, describe_workload, prepare_fp64, unknown
+from benchmarker_problems.libraries.torch import build_workload, describe_workload, prepare_fp64
 
 # isort: split
 import diffusers
@@ -14,6 +14,7 @@ from diffusers.models.modeling_utils import ModelMixin
 from torch import nn
 
 from benchmarker import UserError
+from benchmarker_problems.libraries import unknown
 from benchmarker_problems.libraries.diffusers import Diffusers
 from benchmarker_problems.libraries.files import cannot_be_made
 from benchmarker_problems.libraries.weights import load

@@ -1,7 +1,7 @@
 """Models of timm in PyTorch, for the classification of images."""
 
 # First: it makes torchvision importable.
-from benchmarker_problems.libraries.torch import build_workload, describe_workload, prepare_fp64, unknown
+from benchmarker_problems.libraries.torch import build_workload, describe_workload, prepare_fp64
 
 # isort: split
 from collections.abc import Mapping
@@ -11,6 +11,7 @@ import numpy as np
 import timm
 from torch import nn
 
+from benchmarker_problems.libraries import unknown
 from benchmarker_problems.libraries.timm import Timm
 from benchmarker_problems.libraries.weights import load
 

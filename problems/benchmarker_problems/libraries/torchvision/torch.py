@@ -1,7 +1,7 @@
 """Models of torchvision in PyTorch: classification, segmentation, videos and optical flow."""
 
 # First: it makes torchvision importable.
-from benchmarker_problems.libraries.torch import build_workload, describe_workload, prepare_fp64, unknown
+from benchmarker_problems.libraries.torch import build_workload, describe_workload, prepare_fp64
 
 # isort: split
 from collections.abc import Mapping
@@ -12,6 +12,7 @@ from torch import nn
 from torchvision import models
 
 from benchmarker import UserError
+from benchmarker_problems.libraries import unknown
 from benchmarker_problems.libraries.torchvision import Torchvision
 from benchmarker_problems.libraries.weights import load
 

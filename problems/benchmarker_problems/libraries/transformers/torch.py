@@ -15,8 +15,8 @@ from torch import nn
 from benchmarker import Case, UserError, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import TorchFramework
 from benchmarker_problems.libraries import torch as of_any
-from benchmarker_problems.libraries import weights
-from benchmarker_problems.libraries.torch import describe_workload, unknown
+from benchmarker_problems.libraries import unknown, weights
+from benchmarker_problems.libraries.torch import describe_workload
 from benchmarker_problems.libraries.transformers import Transformers
 from benchmarker_problems.libraries.transformers.inputs import Maker
 from benchmarker_problems.own.arguments import Inputs
