@@ -24,9 +24,7 @@ __all__ = ["build_workload", "describe_workload", "names"]
 def build_workload(framework: TorchFramework, case: Case, problem: Keras, data: Inputs) -> Workload:
     """Build a step: the results of the model; its loss and gradients; or a step of AdamW on its loss."""
     if case.compile:
-        raise UserError(
-            "torch.compile compiles only pieces of a model of Keras, each anew at most calls; omit --compile"
-        )
+        raise UserError("torch.compile breaks a model of Keras into pieces, most of which stay eager; omit --compile")
     models.require("torch")
     return workload(_KerasCalls(framework, case, problem, data), data)
 
