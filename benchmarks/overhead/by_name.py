@@ -46,11 +46,19 @@ STEPS = 3
 
 @click.command()
 @click.option("--only", type=click.Choice(list(MODELS)))
+@click.option("--mode", "modes", type=click.Choice(MODES), multiple=True, default=MODES, show_default=True)
 @click.option("--processes", type=click.IntRange(min=6), default=6, show_default=True)
 @click.option("--seconds", default=6.0, show_default=True, help=f"Time for the pairs; at least {LEAST_PAIRS} run.")
 @click.option("--fixed", is_flag=True, help="Compare the fixed cost of a trial with the library's import and build.")
 @click.option("--process", hidden=True, nargs=3, help="Run as one of the processes: model, mode, seed.")
-def main(only: str | None, processes: int, seconds: float, fixed: bool, process: tuple[str, str, str] | None) -> None:
+def main(
+    only: str | None,
+    modes: tuple[str, ...],
+    processes: int,
+    seconds: float,
+    fixed: bool,
+    process: tuple[str, str, str] | None,
+) -> None:
     """Print ours ÷ the library's in time and memory, for each model and mode, as a Markdown table."""
     if process:
         print(one_process(process[0], process[1], int(process[2]), seconds))
@@ -62,7 +70,7 @@ def main(only: str | None, processes: int, seconds: float, fixed: bool, process:
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores before\n")
     print("| model | mode | ours | library | time, ours / library | memory, ours / library |\n" + "| --- " * 6 + "|")
     for model in models:
-        for mode in MODES:
+        for mode in modes:
             found = []
             for seed in range(processes):
                 words = [sys.executable, __file__, f"--seconds={seconds}", "--process", model, mode, str(seed)]
