@@ -60,6 +60,7 @@ def tool(tmp_path, monkeypatch, figures):
     monkeypatch.setenv("PYTHONPATH", str(site))
     monkeypatch.syspath_prepend(site)
     monkeypatch.setattr(gpu, "FRAMEWORKS", ("played",))
+    monkeypatch.setattr(gpu, "DESCRIBED", {})
     monkeypatch.setattr(test_energy, "PRODUCT", ("--m=256", "--n=256", "--k=256"))
     monkeypatch.setattr(test_energy, "SECONDS", 3)
     monkeypatch.setattr(test_energy, "BUSY_W", 0.9)  # the played power follows time, not load
@@ -95,6 +96,7 @@ def test_what_is_missing_is_skipped_and_what_is_broken_fails(tool):
     with pytest.raises(pytest.skip.Exception, match="numpy finds no device of the platform cuda"):
         tool.precisions("numpy")
     (tool.folder.parent / "site/played/__init__.py").write_text("raise ValueError('a broken driver')")
+    gpu.DESCRIBED.clear()
     with pytest.raises(pytest.fail.Exception, match="played cannot be imported: ValueError: a broken driver"):
         tool.precisions("played")
     with pytest.raises(pytest.fail.Exception, match="no framework is named 'absent'"):

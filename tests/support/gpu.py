@@ -20,7 +20,7 @@ from benchmarker.formatting import clean, one_line
 from support.loops import Ratio
 
 FRAMEWORKS = ("torch", "jax")
-_DESCRIBED: dict[str, list[dict[str, Any]]] = {}
+DESCRIBED: dict[str, list[dict[str, Any]]] = {}
 """What is listed for the matrix product, by device, once it was asked."""
 STORING = ("run", "sweep", "ab", "--thorough")
 """Commands that store records, and the option with which `ceilings` does."""
@@ -121,9 +121,9 @@ class Tool:
         """
         if find_spec(framework) is None:
             pytest.skip(f"{framework} is not installed")
-        if self.device not in _DESCRIBED:
-            _DESCRIBED[self.device] = self.command("describe", "gemm")["frameworks"]
-        rows = [row for row in _DESCRIBED[self.device] if row["framework"] == framework]
+        if self.device not in DESCRIBED:
+            DESCRIBED[self.device] = self.command("describe", "gemm")["frameworks"]
+        rows = [row for row in DESCRIBED[self.device] if row["framework"] == framework]
         if limits := [limit for row in rows if row["device"] == "-" for limit in row["limits"]]:
             pytest.fail("; ".join(limits), pytrace=False)
         modes = {row["mode"]: row["precisions"] for row in rows if row["device"] == self.device}
