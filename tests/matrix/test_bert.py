@@ -71,6 +71,7 @@ def test_logits_of_masked_positions_are_those_among_all(size):
             np.testing.assert_allclose(of_masked[name], value, rtol=1e-9, atol=1e-14)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_the_head_on_masked_positions_does_less_work_in_both_frameworks(mode):
     pytest.importorskip("torch")

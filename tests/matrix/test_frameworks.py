@@ -54,7 +54,9 @@ def on_one_thread(framework):
     return opened(framework, "fp32", f"[f.threads(), {pools}, {info}]", threads=1)
 
 
-@pytest.mark.parametrize("framework", [*PRODUCTS])
+@pytest.mark.parametrize(
+    "framework", [pytest.param(name, marks=pytest.mark.slow if name == "jax" else ()) for name in PRODUCTS]
+)
 def test_threads_are_set_and_found_by_looking(framework):
     assert on_one_thread(framework)[0] == 1
     assert opened(framework, "fp32", "f.threads()", threads=2) == 2

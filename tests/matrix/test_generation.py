@@ -55,7 +55,7 @@ def joined(steps: Iterable[np.ndarray]) -> np.ndarray:
 
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("framework", ["jax", "torch"])
-@pytest.mark.parametrize("name", ["gpt2", "llama", pytest.param("moe", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["llama", *(pytest.param(name, marks=pytest.mark.slow) for name in ("gpt2", "moe"))])
 def test_greedy_tokens_are_those_of_the_reference_without_a_cache(name, framework, phase):
     """In fp32 the weights drawn here have no near ties."""
     params = tiny(name, phase)
@@ -293,7 +293,7 @@ PAGED = {"prompt_len": 30, "new_tokens": 4, "decoding": "forced"}
 
 
 @pytest.mark.parametrize("impl", ["matmul", pytest.param("fused", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("framework", ["jax", "torch"])
+@pytest.mark.parametrize("framework", [pytest.param("jax", marks=pytest.mark.slow), "torch"])
 @pytest.mark.parametrize("name", ["llama", pytest.param("gpt2", marks=pytest.mark.slow)])
 def test_pages_give_the_logits_of_a_cache_in_one_piece(name, framework, impl):
     if (framework, impl) == ("jax", "fused"):

@@ -382,6 +382,7 @@ COUNTER = 4
 """What the optimizer holds besides: how many steps it has taken."""
 
 
+@pytest.mark.slow
 def test_jax_exchanges_and_holds_what_the_formula_says_if_data_parallel():
     """XLA combines all sums. It has two of the tied embedding's gradients, and one of the positions that are used."""
     ((_, calls, held),) = on_devices("jax", 2, "fp32", jax_step, PARAMS, "dp", 2)

@@ -124,7 +124,7 @@ def test_int4_takes_half_a_byte_on_the_device(weight_type):
 
 
 @pytest.mark.parametrize("weight_type", INTEGERS)
-@pytest.mark.parametrize("framework", ["jax", "torch"])
+@pytest.mark.parametrize("framework", [pytest.param("jax", marks=pytest.mark.slow), "torch"])
 def test_the_logits_of_every_step_are_right_in_bf16(request, framework, weight_type):
     """A part of the next test."""
     pytest.importorskip(framework)

@@ -37,6 +37,7 @@ def test_patches_are_squares_of_the_image():
     np.testing.assert_array_equal(found[1, 5].reshape(2, 2, 3), image[1, 2:4, 4:6])
 
 
+@pytest.mark.slow
 def test_images_of_a_class_are_alike():
     given = problem(image_size=32, classes=4, batch_size=64)
     data, again = (given.data("fp32", np.random.default_rng(3), 2) for _ in range(2))

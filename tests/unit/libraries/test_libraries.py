@@ -45,7 +45,12 @@ def test_models_are_listed_only_of_a_library(cli):
 
 
 @pytest.mark.parametrize(
-    ("library", "model"), [("timm", "test_vit"), ("transformers", "Qwen2ForCausalLM"), ("keras", "NASNetMobile")]
+    ("library", "model"),
+    [
+        ("transformers", "Qwen2ForCausalLM"),
+        pytest.param("timm", "test_vit", marks=pytest.mark.slow),
+        pytest.param("keras", "NASNetMobile", marks=pytest.mark.slow),
+    ],
 )
 def test_models_of_a_library_are_listed(cli, library, model):
     if find_spec(library) is None:

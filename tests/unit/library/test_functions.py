@@ -73,6 +73,7 @@ def test_equal_functions_are_not_called_different():
     assert verdicts.count("faster") + verdicts.count("slower") <= 1
 
 
+@pytest.mark.slow
 def test_a_list_gives_a_row_of_each_value_and_every_function_is_compared_with_the_first():
     def dot(x):
         return np.dot(x, x)
@@ -186,6 +187,7 @@ def test_records_are_stored_where_asked_and_compare_says_that_they_are_provision
     assert command("compare", "kept", "--strict").returncode == 3
 
 
+@pytest.mark.slow
 def test_functions_of_a_file_are_measured_in_fresh_processes(tmp_path, monkeypatch):
     (tmp_path / "sorts_of_a_file.py").write_text(
         "import numpy as np\ndef inputs(n=8): return np.random.standard_normal(n)\n"

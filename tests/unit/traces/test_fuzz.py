@@ -460,6 +460,7 @@ def bounded(path: Path, seconds: float = 20) -> Ingested | None:
     return found
 
 
+@pytest.mark.slow
 def test_begins_nested_a_hundred_thousand_deep(tmp_path):
     count = 100_000
     begins = (f'{{"ph":"B","ts":{at},"pid":1,"tid":1,"cat":"user_annotation","name":"s"}}' for at in range(count))
