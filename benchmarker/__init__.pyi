@@ -46,6 +46,7 @@ from .api.problem import Exact as Exact
 from .api.problem import Generates as Generates
 from .api.problem import HasParameters as HasParameters
 from .api.problem import IsExchange as IsExchange
+from .api.problem import Piece as Piece
 from .api.problem import Problem as Problem
 from .api.problem import Published as Published
 from .api.problem import Source as Source
@@ -69,6 +70,8 @@ from .library.functions import ab as ab
 from .library.functions import measure as measure
 from .library.judging import Verdicts as Verdicts
 from .library.judging import compare as compare
+from .library.ladder import Climbed as Climbed
+from .library.ladder import ladder as ladder
 from .library.magic import load_ipython_extension as load_ipython_extension
 from .library.measuring import Measured as Measured
 from .library.measuring import run as run

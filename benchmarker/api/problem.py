@@ -92,6 +92,19 @@ class Data:
     batches: tuple[Mapping[str, np.ndarray], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What some scopes of a step compute together, as another problem that measures it alone; a step has `count`.
+
+    `options` are those of the problem of that name.
+    """
+
+    scopes: tuple[str, ...]
+    problem: str
+    options: Mapping[str, Any]
+    count: int = 1
+
+
 Token = Literal["first", "next"]
 """A token of a request for text: the first after its prompt, or one that follows another."""
 
@@ -220,6 +233,10 @@ class Problem(ABC):
             return {}
         cost = self.cost(mode, precision)
         return dict.fromkeys(scopes, Work(cost.flops, cost.bytes))
+
+    def pieces(self) -> Sequence[Piece]:
+        """Return what of a step another problem measures alone, such as products of matrices; by default nothing."""
+        return ()
 
     def refuse(self, mode: Mode) -> None:
         """Raise `UserError` if options make no sense in a mode, such as one that would do nothing there."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarker import MODES
-from benchmarker.hooks import registry
+from benchmarker.hooks import parameters, registry
 
 MODES_OF = {
     "attention": MODES[:2],
@@ -57,6 +57,26 @@ def test_the_parts_are_the_scopes_and_their_flops_add_up(name, mode, params):
     assert parts.keys() == made.scopes(mode).keys()
     assert sum(work.flops for work in parts.values()) == made.cost(mode, "fp32").flops
     assert all(work.bytes > 0 for work in parts.values())
+
+
+@pytest.mark.parametrize(("name", "mode", "params"), CASES)
+def test_the_problems_that_measure_pieces_alone_have_the_flops_of_their_scopes(name, mode, params):
+    made = PROBLEMS[name](**params)
+    parts = made.parts(mode, "fp32")
+    mode = "inference" if mode == "inference" else "forward_backward"
+    for piece in made.pieces():
+        kind = registry.problem(piece.problem)
+        alone = parameters.convert(kind, parameters.resolve(kind, piece.options, "cpu"))
+        flops = sum(parts[scope].flops for scope in piece.scopes)
+        assert piece.count * alone.cost(mode, "fp32").flops == flops, piece
+
+
+def test_the_pieces_of_gpt2_are_most_of_its_flops():
+    made = PROBLEMS["gpt2"]()
+    scopes = [scope for piece in made.pieces() for scope in piece.scopes]
+    products = {name for name, work in made.parts("inference", "fp32").items() if work.flops}
+    assert products <= set(scopes)
+    assert len(set(scopes)) == len(scopes)
 
 
 @pytest.mark.parametrize("name", [name for name, (parameter, _) in WAYS.items() if parameter == "impl"])

@@ -24,6 +24,7 @@ SECTIONS = {
         "ab": "Compare two configurations until the verdict is clear.",
         "compare": "Compare records: faster, slower, same or undecided.",
         "scaling": "Show how much faster several devices are than one.",
+        "ladder": "Show which level of the stack loses how much speed.",
         "pareto": "Find the Pareto-optimal configurations.",
         "table": "Print cases as a table: text, Markdown, LaTeX, HTML or CSV.",
         "predict": "Predict a step on a device, measured here or not.",

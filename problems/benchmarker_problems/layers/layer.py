@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from benchmarker import Work
+from benchmarker import Piece, Work
 from benchmarker_problems.layers import Impl, Shapes, linear_shapes, norm_shapes
 from benchmarker_problems.layers.reference import (
     Activation,
@@ -59,6 +59,10 @@ class Layer(ABC):
         """Return the work of every scope on so many rows, in order; nothing if only shapes change."""
         return {}
 
+    def pieces(self, rows: int) -> Iterable[Piece]:
+        """Return what of the layer on so many rows another problem measures alone; by default nothing."""
+        return ()
+
     @abstractmethod
     def forward(self, x: np.ndarray, weights: Weights) -> tuple[np.ndarray, Pullback]:
         """Return the result, and the function from its gradient to that of `x` and of each weight.
@@ -88,6 +92,11 @@ class Linear(Layer):
             return {self.name: at.first_linear(self.inputs, self.outputs)}
         return {self.name: at.linear(self.inputs, self.outputs, residual=self.residual)}
 
+    def pieces(self, rows: int) -> Iterable[Piece]:
+        """Return the product; that of a batch's data has one product less in the backward pass than a `gemm`."""
+        options = {"m": rows, "n": self.outputs, "k": self.inputs}
+        return [] if self.of_data else [Piece((self.name,), "gemm", options)]
+
     def forward(self, x: np.ndarray, weights: Weights) -> tuple[np.ndarray, Pullback]:
         """Return the product; adding the residual is not part of it."""
         y, pullback = linear(x, select(weights, self.name))
@@ -110,6 +119,11 @@ class TiedHead(Layer):
     def parts(self, at: RowWork) -> Mapping[str, Work]:
         """Return the product; an embedding is not quantised."""
         return {self.name: replace(at, weight_type="full").linear(self.d_model, self.vocab_size)}
+
+    def pieces(self, rows: int) -> Iterable[Piece]:
+        """Return the product with the embedding, which is stored by output."""
+        options = {"m": rows, "n": self.vocab_size, "k": self.d_model, "transpose_b": True}
+        return [Piece((self.name,), "gemm", options)]
 
     def forward(self, x: np.ndarray, weights: Weights) -> tuple[np.ndarray, Pullback]:
         """Return the logits, [..., V]."""
@@ -312,6 +326,14 @@ class Attention(Layer):
             "attn_att_v": at.part(flops, read=scores + kv_rows, written=rows, cached=cached),
         }
 
+    def pieces(self, rows: int) -> Iterable[Piece]:
+        """Return the attention of whole sequences in which each query has keys of its own."""
+        if self.cached or self.kv_heads != self.heads or self.keys != self.tokens:
+            return []
+        shape = {"batch_size": rows // self.tokens, "seq_len": self.tokens, "head_dim": self.head_dim}
+        options = {**shape, "heads": self.heads, "causal": self.causal, "impl": self.impl}
+        return [Piece(tuple(self.parts(RowWork(rows, "fp32", backward=False))), "attention", options)]
+
     def forward(self, x: np.ndarray, weights: Weights) -> tuple[np.ndarray, Pullback]:
         """Return the heads, [B, T, C], of [B, T, E]."""
         batch_size, seq_len, _ = x.shape
@@ -351,6 +373,10 @@ class Residual(Layer):
     def parts(self, at: RowWork) -> Mapping[str, Work]:
         """Return those of the norm, then those of the branch."""
         return parts_of((self.norm, *self.branch), at)
+
+    def pieces(self, rows: int) -> Iterable[Piece]:
+        """Return those of the norm, then those of the branch."""
+        return [piece for layer in (self.norm, *self.branch) for piece in layer.pieces(rows)]
 
     def forward(self, x: np.ndarray, weights: Weights) -> tuple[np.ndarray, Pullback]:
         """Return the sum, or its norm."""

@@ -1,11 +1,11 @@
 """Models as stacks of layers: shapes of weights, work by scope, and the result in NumPy follow from them."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from benchmarker import Work
+from benchmarker import Piece, Work
 from benchmarker_problems.layers import Shapes
 from benchmarker_problems.layers.layer import (
     SCORES,
@@ -149,6 +149,15 @@ class Model:
         for stage in (*self.stages, self.loss) if backward else self.stages:
             at = RowWork(stage.rows, precision, backward, self.weight_type)
             yield 1 if stage.blocks is None else stage.blocks, parts_of(stage.layers, at)
+
+    def pieces(self) -> list[Piece]:
+        """Return what of the layers other problems measure alone; they have no quantised weights."""
+        return [
+            replace(piece, count=stage.blocks or 1)
+            for stage in (self.stages if self.weight_type == "full" else ())
+            for layer in stage.layers
+            for piece in layer.pieces(stage.rows)
+        ]
 
     def recomputed_flops(self, *, scores: bool, recompute: bool, kept: tuple[str, ...] = ()) -> int:
         """Return the FLOPs that a backward pass repeats in blocks: all but `kept`, and Q·Kᵀ again if `scores`."""

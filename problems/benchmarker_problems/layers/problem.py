@@ -1,12 +1,13 @@
 """A problem that is a stack of layers: what follows from its layers, whatever they are."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 
-from benchmarker import PRECISIONS, Cost, Data, HasParameters, Mode, Precision, UserError, Work
+from benchmarker import PRECISIONS, Cost, Data, HasParameters, Mode, Piece, Precision, UserError, Work
 from benchmarker_problems.layers import Shapes, size_of
 from benchmarker_problems.layers.model import Model
 from benchmarker_problems.layers.reference import Gradients, Weights, cross_entropy
@@ -67,6 +68,14 @@ class Layered(HasParameters):
         if mode == "training":
             parts["optimizer"] = update(self.copies(mode) * self.weight_bytes(precision))
         return parts
+
+    def pieces(self) -> Sequence[Piece]:
+        """Return what of a step other problems measure alone; nothing if it has passes of several kinds."""
+        passes = list(self.models())
+        if len(passes) > 1:
+            return ()
+        [(count, model)] = passes
+        return [replace(piece, count=self.microbatches * count * piece.count) for piece in model.pieces()]
 
     def cost(self, mode: Mode, precision: str) -> Cost:
         """Count the work: the FLOPs of all parts, and weights, data and results once."""

@@ -1,0 +1,69 @@
+"""`benchmarker ladder`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from benchmarker.cli.ceiling_measurement import measure_option, measured_for
+from benchmarker.cli.display.output import Output, output_options
+from benchmarker.cli.display.progress import Progress, progress_options, working
+from benchmarker.cli.options.case import case_options, store_options
+from benchmarker.cli.options.problem import ProblemCommand, problem_of
+from benchmarker.cli.options.types import Integer, frameworks_option, names_in
+from benchmarker.hooks import parameters
+from benchmarker.library.ladder import TRIALS, Climbed, described
+from benchmarker.library.measuring import measured
+from benchmarker.planning import build
+from benchmarker.records import ceilings
+
+_SETTINGS = (
+    *("problem", "mode", "precision", "device", "gpu", "threads", "compile", "seed"),
+    *("preheat", "preheat_max_s", "warmup_steps", "blocks", "seconds", "cache", "timeout_s", "profile_steps"),
+)
+"""Settings of what a ladder measures, on one device; the step is always profiled."""
+
+
+@click.command("ladder", cls=ProblemCommand, example="ladder --problem=gemm --m=2048")
+@frameworks_option("Frameworks to measure. [default: all that compute any of it]")
+@case_options(*_SETTINGS)
+@click.option(
+    "--trials",
+    type=Integer(min=1),
+    default=TRIALS,
+    show_default=True,
+    help="Rounds; with fewer than the default, shares have no interval.",
+)
+@measure_option
+@store_options
+@progress_options
+@output_options()
+def command(framework: str | None, trials: int, measure: bool, results: Path, resume: bool, **options: Any) -> Output:
+    """Show which level of the stack loses how much: bare library, framework, the step around it.
+
+    The pieces of a step that are problems of their own, products of matrices and attention, are measured alone in every
+    framework, and the step with its profile, all in the same rounds. Each rung shows its share of the speed of the rung
+    below, with a 95% interval, and of the device's roof, if its ceilings are known.
+
+      benchmarker ladder --problem=gemm --m=2048 --n=2048 --k=2048
+
+      benchmarker ladder --problem=gpt2 --seq-len=128 --framework=blas,numpy,jax,torch --seconds=3
+
+    The exit status is 1 if a trial failed.
+    """
+    source = click.get_current_context().get_parameter_source
+    given = {name: value for name, value in options.items() if source(name) is ParameterSource.COMMANDLINE}
+    problem, params = problem_of(given)
+    parameters.resolve(problem, params, "cpu")
+    with working("querying the frameworks' capabilities"):
+        description, pieces = described({**given, **params}, names_in(framework) if framework else None, trials)
+        plan = build.from_description(description)
+    with Progress() as progress:
+        climbed = Climbed(measured(plan, results, resume, progress), pieces)
+    if measure:
+        measured_for(climbed.records, ceilings.known())
+    status = 1 if any(record.error for record in climbed.records) else 0
+    return Output(climbed.parts(), climbed.data, status, notes=climbed.notes, stored=f"records: {climbed.run.path}")

@@ -1,0 +1,54 @@
+"""Ladders, run in real processes."""
+
+import json
+
+import pytest
+
+SHORT = ("--power=none", "--blocks=3", "--warmup-steps=1", "--trials=2")
+
+
+def test_a_problem_without_pieces_is_measured_by_itself_in_each_framework(cli):
+    done = cli("ladder", "--problem=nap", "--framework=toy", *SHORT[1:], "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    (piece,) = found["pieces"]
+    (rung,) = piece["rungs"]
+    assert (rung["place"], rung["framework"], rung["trials"], rung["below"]) == ("alone", "toy", 2, None)
+    assert rung["time_s"] >= 1e-3
+    assert found["steps"] == found["losses"] == []
+
+
+@pytest.mark.slow
+def test_the_pieces_of_a_model_alone_and_within_it(cli):
+    model = ("--problem=gpt2", "--n-layer=2", "--d-model=32", "--n-head=2", "--vocab-size=64", "--seq-len=16")
+    done = cli("ladder", *model, "--framework=numpy,torch", *SHORT[1:], "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    counts = {" ".join(piece["scopes"]): piece["count"] for piece in found["pieces"]}
+    assert counts == {
+        "attn_qkv": 2,
+        "attn_q_k attn_softmax attn_att_v": 2,
+        "attn_proj": 2,
+        "mlp_fc": 2,
+        "mlp_proj": 2,
+        "lm_head": 1,
+    }
+    for piece in found["pieces"]:
+        rungs = [(rung["framework"], rung["place"]) for rung in piece["rungs"]]
+        assert sorted(rungs) == [("numpy", "alone"), ("torch", "alone"), ("torch", "in step")]
+    assert [(step["framework"], step["below"]) for step in found["steps"]] == [
+        ("numpy", "pieces alone"),
+        ("torch", "pieces alone"),
+    ]
+    assert "numpy: it has no profiler" in " ".join(found["notes"])
+
+
+def test_wrong_words_are_refused_before_anything_runs(cli):
+    for words, text in (
+        (("--problem=nap", "--framework=nothing"), "nothing"),
+        (("--problem=nap", "--framework=toy", "--ms=x"), "--ms=x"),
+        ((), "no options were given"),
+    ):
+        done = cli("ladder", *words)
+        assert done.returncode == 2
+        assert text in done.stderr
