@@ -1,0 +1,11 @@
+"""Exported decoders, which generate no text."""
+
+from benchmarker import Support, hookimpl
+from benchmarker_problems.exported import build_workload as build_workload
+
+
+@hookimpl
+def describe_workload() -> Support:
+    """Return the types of weights and of products: a cache, and quantised weights, are not exported."""
+    choices = {"phase": ("none",), "weight_type": ("full",)}
+    return Support({"inference": ("fp32", "bf16", "mixed_bf16")}, choices)
