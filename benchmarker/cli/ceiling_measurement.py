@@ -79,7 +79,7 @@ def measured_for(records: Sequence[Record], known: Ceilings) -> None:
                 precisions.append(computed_in(record))
     for (device, gpu, threads), precisions in lacking.items():
         where = {"device": device, "gpu": gpu, "threads": threads if device == "cpu" else None}
-        measure_quickly(registry.implementing("gemm"), precisions, where)
+        measure_quickly(registry.available("gemm"), precisions, where)
 
 
 def is_lacking_here(record: Record, known: Ceilings) -> bool:

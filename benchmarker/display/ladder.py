@@ -11,7 +11,7 @@ from benchmarker.formatting import rounded, si
 from benchmarker.tables.table import NOTHING, Cell, Column, Filled, Shown, Table, interval, number
 
 if TYPE_CHECKING:
-    from benchmarker.comparing.ladder import Ladder, Losses, PieceRungs, Rung
+    from benchmarker.roofline.ladder import Ladder, Losses, PieceRungs, Rung
 
 
 def _percent(share: float) -> str:
@@ -79,7 +79,7 @@ def _rungs(rungs: Sequence[Rung]) -> Table:
         (number("flop_per_s", "FLOP/s", "FLOP/s"), [each.flop_per_s for each in rungs]),
         (number("of_roof", form=_percent), [each.of_roof for each in rungs]),
         (Column("of_below", levels=("of the rung below",)), shares),
-        *interval("of_below", [ratio and (ratio.low, ratio.high) for ratio in ratios]),
+        *interval("of_below", [(ratio.low, ratio.high) if ratio else None for ratio in ratios]),
         (Column("below", only="data"), [each.below for each in rungs]),
     ]
     return Table.of_columns(filled, drop=["trials", "flop_per_s"])

@@ -205,6 +205,12 @@ def implementing(name: str) -> list[str]:
     return [framework for of, _, framework in names if of == name]
 
 
+def available(name: str) -> list[str]:
+    """Return the frameworks that implement a problem and are installed; all that implement it if none is."""
+    known = implementing(name)
+    return [framework for framework in known if not trouble(find(f"framework.{framework}"))] or known
+
+
 def load(addresses: Iterable[str]) -> pluggy.PluginManager:
     """Import only the plugins at `addresses`, and return their hooks.
 

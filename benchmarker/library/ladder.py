@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 from benchmarker.api.cost import Work
 from benchmarker.api.precision import PRECISIONS
 from benchmarker.api.problem import Piece
-from benchmarker.comparing.ladder import Ladder, MeasuredPiece
-from benchmarker.comparing.ladder import ladder as climb
 from benchmarker.display.ladder import ladder_output
 from benchmarker.display.result import Part, Result, Text
 from benchmarker.hooks import parameters, registry
@@ -22,6 +20,8 @@ from benchmarker.library.progress import listener_of
 from benchmarker.planning import build
 from benchmarker.planning.factors import Description
 from benchmarker.records import ceilings
+from benchmarker.roofline.ladder import Ladder, MeasuredPiece
+from benchmarker.roofline.ladder import ladder as climb
 from benchmarker.stats.shift import fewest
 
 if TYPE_CHECKING:
@@ -139,8 +139,10 @@ def _of(named: Sequence[str] | None, problem: str) -> list[str]:
 
     The latter are then refused, with the reason.
     """
+    if named is None:
+        return registry.available(problem)
     known = registry.implementing(problem)
-    return known if named is None else [name for name in named if name in known] or [*named]
+    return [name for name in named if name in known] or [*named]
 
 
 def _distinct(pieces: Sequence[Piece], platform: str) -> list[Piece]:

@@ -276,6 +276,17 @@ def test_run_shows_what_it_would_run(cli, tmp_path):
     assert "for all, from 1 earlier record\n" in cli(*words, "--blocks=4", "--dry-run").stdout
 
 
+def test_several_problems_are_measured_with_the_options_that_they_share(cli):
+    done = cli("run", "--framework=numpy", "--problem=gemm,mlp", "--batch-size=3", "--blocks=2", "--dry-run", "--json")
+    assert done.returncode == 0, done.stderr
+    cases = json.loads(done.stdout)["cases"]
+    assert [(case["problem"], case["params"]["batch_size"]) for case in cases] == [("gemm", 3), ("mlp", 3)]
+    done = cli("run", "--framework=numpy", "--problem=gemm,mlp", "--m=3")
+    assert done.returncode == 2
+    assert "No such option '--m'" in done.stderr
+    assert "no problem is named 'gem'" in cli("run", "--framework=numpy", "--problem=gem,mlp").stderr
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [
@@ -290,7 +301,7 @@ def test_run_shows_what_it_would_run(cli, tmp_path):
         ("--axis=ms=1 --ms=2", "ms is both given as an option and varied; leave one out"),
         ("--axis=preheat-max=1,2 --preheat-max=3", "preheat_max_s is both given as an option and varied"),
         ("--axis=framework=toy", "framework is both given as an option and varied"),
-        ("--axis=problem=nap", "a sweep measures one problem"),
+        ("--axis=problem=nap", "give several problems as --problem="),
         ("--axis=ms=1,2 --trials=50001", "2 cases with 50001 trials each: a run has at most 100,000 trials"),
         ("--axis=precision=bf16,fp16", "nothing is left to run: framework=toy precision=bf16: "),
         ("--axis=ms=1,2,3 --design=duet", "a duet measures two cases, not 3"),

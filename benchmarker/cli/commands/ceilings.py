@@ -109,7 +109,7 @@ def command(
         return Output(_output(known.known), [_plain(ceiling) for ceiling in known.known], 1 if known.faults else 0)
     if not thorough:
         refuse_given(_OF_THOROUGH, "{} is of a thorough measurement; add --thorough, or leave it out")
-    names = names_of(frameworks, "gemm") if frameworks else registry.implementing("gemm")
+    names = names_of(frameworks, "gemm") if frameworks else registry.available("gemm")
     where = {"device": device, "gpu": gpu, "threads": threads}
     wanted = names_in(precisions)
     if not wanted:

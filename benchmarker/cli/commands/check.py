@@ -51,7 +51,7 @@ def command(framework: str | None, steps: int, **options: Any) -> Output:
     question = ask(options)
     asked = question.asked
     environment = gpus.environment(asked.gpu, os.environ)
-    names = names_of(framework, asked.problem) if framework else registry.implementing(asked.problem)
+    names = names_of(framework, asked.problem) if framework else registry.available(asked.problem)
     findings: list[Finding] = []
     losses: dict[str, list[float]] = {}
     with working(f"querying the capabilities of {', '.join(names)}"):

@@ -50,7 +50,7 @@ def command(mode: Mode, precision: str, device: str, **options: Any) -> Output:
     name = options["problem"]
     made, given = problem_of(options)
     parameters.resolve(made, given, "cpu")
-    names = registry.implementing(name)
+    names = registry.available(name)
     with working(f"querying the capabilities of {', '.join(names)}"):
         supported = abilities(name, names, gpus.environment(None, os.environ))
     rows = [row for framework, ability in supported.items() for row in _ability_rows(framework, ability)]

@@ -71,8 +71,7 @@ def new_command(file: Path, framework: str | None) -> Output:
 
     The plan measures a matrix product in the frameworks that are available here. An existing file is never replaced.
     """
-    known = registry.implementing("gemm")
-    frameworks = [name for name in known if not registry.trouble(registry.find(f"framework.{name}"))]
+    frameworks = registry.available("gemm")
     if file.suffix == ".toml":
         if framework:
             raise UserError(f"{file}: a plan names its frameworks itself; leave --framework out")

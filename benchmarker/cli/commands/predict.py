@@ -89,7 +89,7 @@ def command(
             raise UserError("--measure is for this machine; leave it or --ceilings and --roof=vendor out")
         computed = PRECISIONS[precision].compute
         if not any(ceiling.precision == computed and device in (None, ceiling.device.name) for ceiling in known.known):
-            measure_quickly(registry.implementing("gemm"), [computed], {})
+            measure_quickly(registry.available("gemm"), [computed], {})
             known = _known(file, source)
     name = device or _only_device(known, source)
     roof = named_roof(name, precision, known, source)

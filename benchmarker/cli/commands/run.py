@@ -15,9 +15,9 @@ from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.display.progress import progress_options
 from benchmarker.cli.execution import execute_plan, made
 from benchmarker.cli.options.case import case_options, dry_run_option, store_options
-from benchmarker.cli.options.problem import ProblemCommand, problem_of
+from benchmarker.cli.options.problem import ProblemCommand, problem_of, problems_in
 from benchmarker.cli.options.types import Choice, Integer, Several, all_of, complete_plugins
-from benchmarker.hooks import parameters
+from benchmarker.hooks import parameters, registry
 from benchmarker.library.measuring import description_of
 from benchmarker.records.factors import setting
 from benchmarker.records.record import DesignKind
@@ -80,10 +80,10 @@ def run_command(axes: Sequence[str], trials: int, results: Path, resume: bool, d
     defines is measured (docs/own-code.md).
 
     Each trial is a fresh process that checks the results against a float64 reference, builds, compiles, preheats or
-    warms up, and times steps. Lists of frameworks, devices, strategies, scalings or options of the problem make one
-    case per combination; each round runs every case once. Combinations that a framework or a device does not support
-    are left out and reported. Records are stored in a new folder below --results. The exit status is 1 if a trial
-    failed.
+    warms up, and times steps. Lists of problems, frameworks, devices, strategies, scalings or options of the problem
+    make one case per combination; each round runs every case once. Several problems have the options that all of them
+    share. Combinations that a framework or a device does not support are left out and reported. Records are stored in
+    a new folder below --results. The exit status is 1 if a trial failed.
     """
     return execute_plan(made(described(options, _axes(axes), trials=trials)), results, resume, dry_run)
 
@@ -97,11 +97,12 @@ def described(options: dict[str, Any], axes: Mapping[str, Sequence[Any]], **plan
     given = {name: value for name, value in options.items() if source(name) is ParameterSource.COMMANDLINE}
     if twice := sorted(given.keys() & axes.keys()):
         raise UserError(f"{twice[0]} is both given as an option and varied; leave one out")
-    problem, params = problem_of(options)
-    lists = parameters.listed(problem, params)
-    for values in product(*lists.values()):
+    problems = problems_in(options["problem"])
+    kind, params = problem_of(options | {"problem": problems[0]})
+    lists = parameters.listed(kind, params)
+    for problem, values in product(map(registry.problem, problems), list(product(*lists.values()))):
         parameters.resolve(problem, dict(zip(lists, values, strict=True)), "cpu")
-    return description_of(given | lists, axes, **plan)
+    return description_of(given | lists | {"problem": problems}, axes, **plan)
 
 
 @click.command(
@@ -149,6 +150,6 @@ def _axes(axes: Sequence[str]) -> dict[str, list[Any]]:
         if key in values:
             raise UserError(f"--axis gives {name} twice; leave one out")
         if key == "problem":
-            raise UserError("a sweep measures one problem; a plan file (`plan run`) can vary it")
+            raise UserError("give several problems as --problem=gemm,attention")
         values[key] = parameters.values_of(f"--axis {name}", text) if text else []
     return values

@@ -12,6 +12,7 @@ import click
 from benchmarker.api.case import CaseRequest
 from benchmarker.api.errors import UserError
 from benchmarker.api.problem import Problem
+from benchmarker.api.program import is_program
 from benchmarker.cli.options.target import expanded
 from benchmarker.cli.options.types import Choice, names_in
 from benchmarker.formatting import value_text
@@ -46,12 +47,18 @@ def problem_of(options: dict[str, Any]) -> tuple[type[Problem], dict[str, Any]]:
     return problem, {name: value for name, value in given.items() if value is not None}
 
 
+def problems_in(text: str) -> list[str]:
+    """Return the problems that a text names, separated by commas; a program or a file is one, whatever its name."""
+    return [text] if is_program(text) or registry.source_file(text) else names_in(text) or [text]
+
+
 class ProblemCommand(click.Command):
     """A command that looks for the problem before parsing and adds that problem's parameters as options.
 
     That is the value of `--problem`, or if it is an `argument` the first word that names one. Without any argument it
-    raises `UserError` with an `example`, if it has one. With `lists`, the options take lists of values. Parameters that
-    are `set_otherwise` are no options.
+    raises `UserError` with an `example`, if it has one. With `lists`, several problems can be named, whose parameters
+    are those that all of them have, and the options take lists of values. Parameters that are `set_otherwise` are no
+    options.
     """
 
     def __init__(
@@ -92,10 +99,11 @@ class ProblemCommand(click.Command):
         """Return the command's own options and the problem's."""
         return [*super().get_params(ctx), *ctx.meta.get(OPTIONS, ())]
 
-    def _options(self, problem: str) -> list[click.Parameter]:
-        made = registry.problem(problem)
+    def _options(self, text: str) -> list[click.Parameter]:
+        made, *others = map(registry.problem, problems_in(text) if self.lists else [text])
         left_out = self.set_otherwise(made)
-        return [_option(field, self.lists) for field in parameters.fields(made) if field.name not in left_out]
+        shared = set(parameters.names(made)).difference(left_out).intersection(*map(parameters.names, others))
+        return [_option(field, self.lists) for field in parameters.fields(made) if field.name in shared]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write two sections of options, or one and a hint if no problem is named."""

@@ -6,8 +6,8 @@ the runtime in the memory of PyTorch's tensors, and results are read in that of 
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
@@ -88,6 +88,8 @@ class ExportingFramework(TorchFramework):
         """Return the number of threads that models are loaded with; `load` checks that the runtime has as many."""
         return self.own_threads
 
-    def profile(self, folder: Path) -> AbstractContextManager[StepMarker]:
+    @contextmanager
+    def profile(self, folder: Path) -> Iterator[StepMarker]:
         """Raise `UserError`: PyTorch's profiler does not see what a runtime does."""
-        return Framework.profile(self, folder)
+        with Framework.profile(self, folder) as marker:
+            yield marker

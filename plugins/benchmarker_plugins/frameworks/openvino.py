@@ -28,9 +28,7 @@ def describe_framework() -> FrameworkInfo:
     return FrameworkInfo(
         name="openvino",
         version=version,
-        devices=(
-            Device("cpu", f"CPU (OpenVINO {core.get_property('CPU', 'FULL_DEVICE_NAME')})", precisions, count=None),
-        ),
+        devices=(Device("cpu", f"CPU (OpenVINO, {name})", precisions, count=None),),
         compile="always",
         libraries={"openvino": version, **exporters()},
         executions=("exported",),

@@ -10,7 +10,10 @@ from benchmarker.cli.display.progress import Progress, progress_options, working
 from benchmarker.records.record import Failure, Harness
 from benchmarker.worker.protocol import StageBegan, StageEnded, StepsDone
 
-RUNNING = ("run", "sweep", "ab", "plan show", "plan run", "suite run", "ceilings", "check", "serve-load", "nodes run")
+RUNNING = (
+    *("run", "sweep", "ab", "ladder", "plan show", "plan run", "suite run", "ceilings", "check", "serve-load"),
+    "nodes run",
+)
 
 
 @click.command()

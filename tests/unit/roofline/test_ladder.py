@@ -4,12 +4,12 @@ import pytest
 from support.records import make_ceiling, make_record
 
 from benchmarker import Piece, Work
-from benchmarker.comparing.ladder import MeasuredPiece, ladder
 from benchmarker.display.ladder import ladder_output
 from benchmarker.hooks.cases import Cases
 from benchmarker.records.ceilings import Ceilings
 from benchmarker.records.profile import Scope
 from benchmarker.records.record import CostPart
+from benchmarker.roofline.ladder import MeasuredPiece, ladder
 from benchmarker.tables import terminal
 from benchmarker.tables.table import Table
 

@@ -151,7 +151,7 @@ def ladder(name: str, pieces: Sequence[MeasuredPiece], steps: Sequence[Configura
     whole = [one for one in steps if one.ok]
     return Ladder(
         name=name,
-        roof=roof and f"{roof.name}: {roof.source}",
+        roof=f"{roof.name}: {roof.source}" if roof else None,
         pieces=[piece.rungs() for piece in climbed],
         steps=[_step(one, climbed, roof) for one in whole],
         losses=[found for one in whole if (found := _losses(one, climbed))],
@@ -193,11 +193,12 @@ class _Piece:
         rungs = []
         for times in sorted(self.alone.values(), key=lambda times: times is not self.fastest):
             below = None if times is self.fastest else self.fastest
-            rungs.append(self._rung("alone", times, below, below and below.framework))
+            rungs.append(self._rung("alone", times, below, below.framework if below else None))
         for times in self.in_step.values():
             below = self.alone.get(times.framework, self.fastest)
-            own = below and ("alone" if below.framework == times.framework else f"{below.framework} alone")
-            rungs.append(self._rung("in step", times, below, own))
+            is_own = below is not None and below.framework == times.framework
+            name = "alone" if is_own else f"{below.framework} alone" if below else None
+            rungs.append(self._rung("in step", times, below, name))
         return PieceRungs(
             scopes=[*self.measured.piece.scopes],
             title=self.measured.title,
@@ -237,8 +238,8 @@ def _step(step: Configuration, pieces: Sequence[_Piece], roof: Roof | None) -> R
     return _rung(
         "step",
         times,
-        cost and cost.flops,
-        least_s and least_s / times.median,
+        cost.flops if cost else None,
+        None if least_s is None else least_s / times.median,
         below if common else None,
         "pieces alone" if common else None,
     )
