@@ -51,6 +51,7 @@ ceilings --known
 predict --problem=llama --phase=decode --roof=vendor --device='NVIDIA H200'
 nodes show a b
 ab --framework=numpy --problem=gemm --seconds=0.05 --a=--k=16 --b=--k=64 --max-rounds=2 --power=none
+ladder --framework=numpy --problem=gemm --m=16 --seconds=0.05 --trials=1
 compare a b
 pareto a
 table swept --rows=m
@@ -119,6 +120,8 @@ SERVED = {
         scaling scaled""",
     "torch": f"""{FRAMEWORK.replace("FRAMEWORK", "torch")}
         {ENGINE} --new-tokens=3 --seconds=1s""",
+    "onnxruntime": f"run --framework=onnxruntime {QUICK}",
+    "openvino": f"run --framework=openvino {QUICK}",
     "plot": f"roofline jax-dp.xplane.pb.gz {ON_H200} -o roof.svg",
     "report": f"""{MADE}
         report a -o report.html
