@@ -6,7 +6,7 @@ the runtime in the memory of PyTorch's tensors, and results are read in that of 
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
@@ -14,10 +14,11 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
+from torch.fx.traceback import preserve_node_meta
 from torch.utils import _pytree as trees
 
 from benchmarker import Framework, StepMarker, UserError, scratch
-from benchmarker_plugins.frameworks.torch import TorchFramework
+from benchmarker_plugins.frameworks.torch import SCOPE, Entered, TorchFramework
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -45,6 +46,16 @@ class _Exported(nn.Module):
         return self.function(*args)
 
 
+def _scopes(program: torch.onnx.ONNXProgram) -> dict[str, Entered]:
+    """Return the scope of each node and of each of its results, by their names; of those that are in one."""
+    found: dict[str, Entered] = {}
+    for node in program.model.graph:
+        source = node.meta.get("node")
+        if source is not None and (scope := source.meta.get("custom", {}).get(SCOPE)):
+            found |= dict.fromkeys([str(node.name), *(str(value.name) for value in node.outputs)], scope)
+    return found
+
+
 class ExportingFramework(TorchFramework):
     """Steps of PyTorch that a runtime executes, with so many threads."""
 
@@ -54,8 +65,11 @@ class ExportingFramework(TorchFramework):
         self.exports = 0
 
     @abstractmethod
-    def load(self, model: Path) -> tuple[int, Run]:
-        """Load a model in ONNX, and return how many inputs it has, and what runs it; its file is then deleted."""
+    def load(self, model: Path, scopes: Mapping[str, Entered]) -> tuple[int, Run]:
+        """Load a model in ONNX, and return how many inputs it has, and what runs it; its file is then deleted.
+
+        `scopes` has those of its nodes and of their results, by name.
+        """
 
     def compiled(self, function: Callable[_P, _T], asked: bool) -> Callable[_P, _T]:
         """Return the function as the runtime runs it; its shapes must not change."""
@@ -76,10 +90,11 @@ class ExportingFramework(TorchFramework):
         with torch.no_grad(), warnings.catch_warnings(), scratch() as folder:
             warnings.simplefilter("ignore")
             structure = trees.tree_structure(function(*args))
-            program = torch.onnx.export(_Exported(function), args, dynamo=True, verbose=False)
+            with preserve_node_meta():
+                program = torch.onnx.export(_Exported(function).eval(), args, dynamo=True, verbose=False)
             assert program is not None
             program.save(folder / "model.onnx", external_data=True)
-            kept, run = self.load(folder / "model.onnx")
+            kept, run = self.load(folder / "model.onnx", _scopes(program))
         if kept != inputs:
             raise UserError(f"the exported model has {kept} of {inputs} inputs: the others do not affect its result")
         return run, structure

@@ -1,18 +1,29 @@
 """ONNX Runtime on the CPU, with models exported from PyTorch."""
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import accumulate, groupby
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
+import onnx
 import onnxruntime
 import torch
 from torch import Tensor
 
-from benchmarker import Device, Framework, FrameworkInfo, UserError, hookimpl
+from benchmarker import Device, Framework, FrameworkInfo, Profiling, StepMarker, UserError, hookimpl
 from benchmarker_plugins.frameworks.exporting import ExportingFramework, Run, exporters
+from benchmarker_plugins.frameworks.torch import Entered
 
 PROVIDER = "CPUExecutionProvider"
 _ERRORS_ONLY = 3
 """Severity from which ONNX Runtime logs."""
+_KERNEL = "_kernel_time"
+"""How the name of an event ends, which begins with that of its node."""
+_OF_BLOCKS = "_nchwc"
+"""How the name of a convolution on blocks of channels ends, which begins with that of its result."""
 
 
 @hookimpl
@@ -30,25 +41,40 @@ def describe_framework() -> FrameworkInfo:
 
 
 @hookimpl
-def make_framework(threads: int | None) -> Framework:
+def make_framework(threads: int | None, profiling: Profiling) -> Framework:
     """Open ONNX Runtime with so many threads, by default as many as PyTorch would have."""
     if threads is not None:
         torch.set_num_threads(threads)
-    return OnnxRuntime(torch.get_num_threads())
+    return OnnxRuntime(torch.get_num_threads(), is_profiled=profiling != "no")
 
 
 class OnnxRuntime(ExportingFramework):
     """Sessions of ONNX Runtime, with all of its optimisations of graphs."""
 
-    def load(self, model: Path) -> tuple[int, Run]:
+    def __init__(self, threads: int, *, is_profiled: bool) -> None:
+        super().__init__(threads)
+        self.folder = TemporaryDirectory() if is_profiled else None
+        self.session: Any = None
+        self.scopes: Mapping[str, Sequence[Entered | None]] = {}
+
+    def load(self, model: Path, scopes: Mapping[str, Entered]) -> tuple[int, Run]:
         """Load a model into a session."""
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = self.own_threads
         options.log_severity_level = _ERRORS_ONLY
+        if self.folder:
+            options.enable_profiling = True
+            options.execution_order = onnxruntime.ExecutionOrder.PRIORITY_BASED  # that of the model: scopes do not mix
+            options.profile_file_prefix = str(Path(self.folder.name, "session"))
+            options.optimized_model_filepath = str(optimised := Path(self.folder.name, "optimised.onnx"))
+            options.add_session_config_entry("session.optimized_model_external_initializers_file_name", "weights")
         session = onnxruntime.InferenceSession(model, options, providers=[PROVIDER])
         if session.get_session_options().intra_op_num_threads != self.own_threads:
             raise UserError(f"ONNX Runtime does not compute with {self.own_threads} threads")
         names = [each.name for each in session.get_inputs()]
+        self.session = session
+        if self.folder:
+            self.scopes = _scopes(optimised, scopes)
 
         def run(inputs: Sequence[Tensor]) -> list[Tensor]:
             feeds = {name: value.detach().numpy() for name, value in zip(names, inputs, strict=True)}
@@ -59,3 +85,60 @@ class OnnxRuntime(ExportingFramework):
     def settings(self) -> Mapping[str, str]:
         """Return which optimisations of graphs a session makes; products are in the type of their inputs."""
         return {"graph_optimization_level": str(onnxruntime.SessionOptions().graph_optimization_level)}
+
+    @contextmanager
+    def profile(self, folder: Path) -> Iterator[StepMarker]:
+        """Run the session's own profiler, and write its nodes as ops, within their scopes and steps."""
+        numbers: list[int] = []
+
+        def mark(number: int) -> AbstractContextManager[object]:
+            numbers.append(number)
+            return nullcontext()
+
+        yield mark
+        events = json.loads(Path(self.session.end_profiling()).read_bytes())
+        assert self.folder is not None
+        self.folder.cleanup()
+        runs = [event for event in events if event["name"] == "model_run"][-len(numbers) :]
+        nodes = [event for event in events if event.get("cat") == "Node" and event["ts"] >= runs[0]["ts"]]
+        written = []
+        for number, run in zip(numbers, runs, strict=True):
+            written.append(_slice("user_annotation", f"ProfilerStep#{number}", run, run))
+            ran = [node for node in nodes if run["ts"] <= node["ts"] < run["ts"] + run["dur"]]
+            for scope, group in groupby(zip(self._entered(ran), ran, strict=True), key=lambda pair: pair[0]):
+                of_scope = [node for _, node in group]
+                if scope:
+                    written.append(_slice("user_annotation", scope.name, of_scope[0], of_scope[-1]))
+                written += [_slice("cpu_op", f"onnx::{node['args']['op_name']}", node, node) for node in of_scope]
+        Path(folder, "trace.json").write_text(json.dumps({"traceEvents": written}))
+
+    def _entered(self, ran: Sequence[Mapping[str, Any]]) -> list[Entered | None]:
+        """Return the scope of each node that ran; one that is in none is in that which is both before and after it."""
+        following = {name: iter(scopes) for name, scopes in self.scopes.items()}
+        own = [next(following.get(node["name"].removesuffix(_KERNEL), iter(())), None) for node in ran]
+        before, after = _latest(own), _latest(own[::-1])[::-1]
+        return [one if one is other else each for each, one, other in zip(own, before, after, strict=True)]
+
+
+def _latest(scopes: Sequence[Entered | None]) -> list[Entered | None]:
+    """Return each scope, and instead of None the last one before it."""
+    latest: Iterator[Entered | None] = accumulate(scopes, lambda last, each: each or last)
+    return [*latest]
+
+
+def _scopes(model: Path, scopes: Mapping[str, Entered]) -> dict[str, list[Entered | None]]:
+    """Return the scopes of the nodes of each name in an optimised model, in order; None for a node that is in none.
+
+    A node that several were fused into has the results of the last of them, or is named after it or its result.
+    """
+    found: dict[str, list[Entered | None]] = {}
+    for node in onnx.load(model, load_external_data=False).graph.node:
+        names = (*node.output, node.name.removesuffix(_OF_BLOCKS), node.name.partition("/")[0])
+        found.setdefault(node.name, []).append(next((scopes[name] for name in names if name in scopes), None))
+    return found
+
+
+def _slice(category: str, name: str, first: Mapping[str, Any], last: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an event from the begin of one to the end of another, in one thread."""
+    duration = last["ts"] + last["dur"] - first["ts"]
+    return {"ph": "X", "cat": category, "name": name, "pid": 0, "tid": 0, "ts": first["ts"], "dur": duration}

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from benchmarker import PRECISIONS, Device, Framework, FrameworkInfo, UserError, hookimpl
 from benchmarker_plugins.frameworks.exporting import ExportingFramework, Run, exporters
+from benchmarker_plugins.frameworks.torch import Entered
 
 _HINTS = {"fp32": openvino.Type.f32, "bf16": openvino.Type.bf16}
 """What OpenVINO calls the type that products are computed in."""
@@ -54,7 +55,7 @@ class OpenVino(ExportingFramework):
             {"INFERENCE_PRECISION_HINT": hint, "INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY"},
         )
 
-    def load(self, model: Path) -> tuple[int, Run]:
+    def load(self, model: Path, scopes: Mapping[str, Entered]) -> tuple[int, Run]:
         """Compile a model."""
         compiled = self.core.compile_model(model, "CPU")
         if (threads := compiled.get_property("INFERENCE_NUM_THREADS")) != self.own_threads:

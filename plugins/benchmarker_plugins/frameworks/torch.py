@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
+from dataclasses import dataclass
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
@@ -18,6 +19,7 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore, Store, TCPStore
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.fx.traceback import annotate
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from benchmarker import PRECISIONS, Device, DeviceTimer, Framework, FrameworkInfo, ProcessGroup, StepMarker, hookimpl
@@ -125,13 +127,25 @@ def make_framework(device: str, precision: str, threads: int | None) -> Framewor
 
 
 def scope(name: str) -> AbstractContextManager[Any]:
-    """Mark a part of a step for the profiler; without a running profiler the overhead is negligible."""
+    """Mark a part of a step, for the profiler or in a graph that is exported; otherwise the overhead is negligible."""
+    if torch.compiler.is_exporting():
+        annotation: AbstractContextManager[Any] = annotate({SCOPE: Entered(name)})
+        return annotation
     if torch.compiler.is_compiling() or not torch._C._autograd._profiler_enabled():
         return _NO_SCOPE
     return record_function(name)
 
 
 _NO_SCOPE = nullcontext()
+SCOPE = "scope"
+"""What the scope is called among the annotations of an exported graph."""
+
+
+@dataclass(frozen=True, eq=False)
+class Entered:
+    """A scope of an exported graph, each time that it is entered."""
+
+    name: str
 
 
 def _first_store(group: ProcessGroup) -> TCPStore:

@@ -402,6 +402,17 @@ memory         void multi_tensor_apply_kernel<TensorListMetadata<2>, CopyFunctor
 """
 
 OPS = """
+gemm           onnx::Gemm
+gemm           onnx::FusedMatMul
+convolution    onnx::FusedConv
+normalisation  onnx::SkipLayerNormalization
+softmax        onnx::Softmax
+reduction      onnx::ReduceMean
+reduction      onnx::GlobalAveragePool
+memory         onnx::Reshape
+memory         onnx::ReorderOutput
+elementwise    onnx::Mul
+elementwise    onnx::BiasGelu
 gemm           aten::mm
 gemm           aten::addmm
 gemm           aten::_scaled_mm

@@ -1,0 +1,61 @@
+"""Runtimes of exported models: the precision and the threads that they compute with, and profiles by node."""
+
+import numpy as np
+import pytest
+from support.checks import ability_of, checked
+
+from benchmarker import Case
+from benchmarker.api.case import CaseRequest
+from benchmarker.hooks import parameters, registry
+from benchmarker.planning.cases import make_case
+from benchmarker.traces.ingest import Expected, ingest
+
+GPT2 = {"n_layer": 2, "d_model": 24, "n_head": 3, "vocab_size": 31, "seq_len": 8, "batch_size": 2}
+
+
+def case_of(framework: str, precision: str = "fp32", problem: str = "gpt2", **options) -> Case:
+    asked = CaseRequest(problem=problem, precision=precision, device="cpu", params=options or GPT2, threads=1)
+    return make_case(asked, registry.problem(problem), framework, ability_of(problem, framework))
+
+
+def test_openvino_computes_in_bf16_only_when_asked():
+    """On processors with bf16, it would do so in fp32 too if nothing were said."""
+    errors = {}
+    for precision in ("fp32", "mixed_bf16"):
+        if precision not in ability_of("gpt2", "openvino").info.devices[0].precisions:
+            pytest.skip("this processor has no bf16")
+        checks, _ = checked(case_of("openvino", precision), ["inference"])
+        assert checks["inference"].ok
+        errors[precision] = checks["inference"].error
+    assert errors["fp32"] < 1e-6 < 1e-4 < errors["mixed_bf16"]
+
+
+def test_a_step_is_profiled_by_node_with_the_scopes_of_the_model(tmp_path):
+    case = case_of("onnxruntime")
+    problem = parameters.convert(registry.problem("gpt2"), case.params)
+    hooks = registry.load(["framework.onnxruntime", "workload.gpt2.onnxruntime"]).hook
+    framework = hooks.make_framework(device="cpu", precision="fp32", threads=1, profiling="yes", devices=1)
+    data = problem.data("fp32", np.random.default_rng(0), 2)
+    workload = hooks.build_workload(framework=framework, case=case, problem=problem, data=data)
+    workload.step()
+    with framework.profile(tmp_path) as mark:
+        for number in range(3):
+            with mark(number):
+                workload.step()
+    expected = problem.scopes("inference")
+    found = ingest(tmp_path / "trace.json", Expected(scopes=expected))
+    assert found.trace.steps == 3
+    assert not found.trace.missing
+    assert {scope.scope: scope.occurrences for scope in found.scopes if scope.scope} == {
+        name: 3 * count for name, count in expected.items()
+    }
+    products = {kernel.scope for kernel in found.kernels() if kernel.category == "gemm"}
+    assert products >= {"attn_qkv", "attn_q_k", "attn_att_v", "attn_proj", "mlp_fc", "mlp_proj", "lm_head"}
+
+
+@pytest.mark.parametrize("framework", ["onnxruntime", "openvino"])
+def test_threads_are_those_that_are_asked_for(framework):
+    hooks = registry.load([f"framework.{framework}"]).hook
+    for threads in (1, 2):
+        made = hooks.make_framework(device="cpu", precision="fp32", threads=threads, profiling="no", devices=1)
+        assert made.threads() == threads
