@@ -19,7 +19,7 @@ class Plot(Struct, frozen=True):
 
 
 class Figure(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a program told of itself, or the operating system of the program."""
+    """What a workload or a program told of itself, or the operating system of the program."""
 
     name: str  #: name of the figure, and of the metric that it is
     unit: str  #: unit without prefix

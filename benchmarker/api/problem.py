@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from benchmarker.api.case import Cache, Mode, Parallel
 from benchmarker.api.cost import Cost, Counted, Work
 from benchmarker.api.errors import UserError
+from benchmarker.api.metric import Figure
 from benchmarker.api.precision import PRECISIONS, Precision
 from benchmarker.api.program import Execution
 
@@ -138,6 +139,7 @@ class Workload:
 
     A workload of code that only its framework can run has `exact`, which returns what its outputs are held to instead
     of `Problem.reference`, or why nothing tells whether they are right; and `counted`, instead of `Problem.cost`.
+    `figures`, called once after timing in the first rank, returns what else it tells of itself, for a metric to show.
     `suspicions`, called after timing, returns what makes its time doubtful. That of a program has an `execution`, and
     its `step` is never called.
 
@@ -158,6 +160,7 @@ class Workload:
     gradients: Callable[[], Sequence[Mapping[str, np.ndarray]]] | None = None
     exact: Callable[[], Exact | str] | None = None
     counted: Counted | None = None
+    figures: Callable[[], Sequence[Figure]] = list
     suspicions: Callable[[], Sequence[str]] = list
     execution: Execution | None = None
 

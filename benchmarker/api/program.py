@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
 from benchmarker.api.cost import Counted
-from benchmarker.api.metric import Figure
 
 PROGRAM = "program:"
 """What the name of a problem begins with that is a command line, such as `program:./stream {n}`."""
@@ -72,17 +71,10 @@ class Execution(ABC):
         """Return the cost to begin and end a block, s: by default 0, as a block ends with the process."""
         return 0.0
 
-    @abstractmethod
-    def figures(self) -> Sequence[Figure]:
-        """Return what is known of the timed executions, the last ones; raises `TrialError` if one was not as it should.
-
-        Called once, after all of them.
-        """
-
     def check(self) -> ToldCheck | str | None:
         """Return how the program itself says that its output compares, or in words; None if it says nothing.
 
-        Called once, after `figures`. Raises `TrialError` if it says that the output is wrong, without any number.
+        Called once, after the figures. Raises `TrialError` if it says that the output is wrong, without any number.
         """
         return None
 

@@ -303,7 +303,8 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     #: times of single tokens, each waited for; null if the steps generate no text, see docs/problems.md
     token_times: Annotated[TokenTimes | None, null_because("its steps generate no text")]
     cost: Annotated[CostPart | None, NOT_REACHED]  #: work of one step
-    figures: list[Figure] = []  #: what a program and the operating system tell of it, see docs/programs.md
+    #: what the workload tells of itself; if it is a program, also the operating system, see docs/programs.md
+    figures: list[Figure] = []
     suspicions: list[str] = []  #: what makes the time doubtful, see docs/own-code.md
     #: peak memory from the start of the process, read after timing; in a process group, the sum over its ranks
     memory: Annotated[Memory | None, SHARED]

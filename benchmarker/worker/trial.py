@@ -180,10 +180,11 @@ def _measure(groups: list[Group], stages: Stages, rng: random.Random) -> bool:
     with stages("verify"):
         if len(groups) == 1:
             _send_memory(groups[0], stages)
-        if execution and (trouble := _send_told(execution, stages, groups[0].bench.case.precision)):
-            stages.fail("check", trouble)
-            return False
         for group in in_random_order():
+            stages.send(RecordPart(figures=[*group.runner.workload.figures()]))
+            if execution and (trouble := _send_told(execution, stages, group.bench.case.precision)):
+                stages.fail("check", trouble)
+                return False
             for rank, trouble in enumerate(group.gather(RankRunner.verify)):
                 if trouble:
                     stages.fail("check", f"rank {rank}: {trouble}" if group.size > 1 else trouble)
@@ -203,8 +204,7 @@ def _measure(groups: list[Group], stages: Stages, rng: random.Random) -> bool:
 
 
 def _send_told(execution: Execution, stages: Stages, precision: str) -> str:
-    """Send what a program tells; returns what is wrong according to its own check, empty if nothing is."""
-    stages.send(RecordPart(figures=[*execution.figures()]))
+    """Send how a program says its output compares; returns what is wrong by that, empty if nothing is."""
     told = execution.check()
     if isinstance(told, str):
         stages.send(RecordPart(reasons={"check": told}))

@@ -44,6 +44,7 @@ TINY: dict[str, dict[str, Any]] = {
     "lstm": {"hidden_size": 12, "input_size": 10, "seq_len": 5, "batch_size": 2},
     "resnet": {"size": "18", "stages": 1, "stage_blocks": 1, "width": 4, "image_size": 16, "batch_size": 2},
     "stream": {"n": 1001},
+    "launch": {"kernels": 3},
     "llama": {
         "n_layer": 1,
         "d_model": 24,

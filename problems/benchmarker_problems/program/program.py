@@ -28,5 +28,6 @@ def build_workload(problem: Program, case: Case) -> Workload:
         outputs=lambda _: {},
         exact=lambda: SANE if problem.sanity else UNCHECKED,
         execution=execution,
+        figures=execution.figures,
         suspicions=execution.suspicions,
     )
