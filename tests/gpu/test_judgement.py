@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from gpu import test_devices as devices
+from gpu import test_diagnostics as diagnostics
 from gpu import test_energy as energy
 from gpu import test_numerics as numerics
 from gpu import test_profiles as profiles
@@ -106,6 +107,10 @@ def quick(*values):
     return speed.judge_quick(found, thorough if values else [])
 
 
+def moved(pinned=50e9, pageable=10e9, enqueue_s=3e-6):
+    return diagnostics.judge_diagnostics({"to_device": {"pageable": pageable, "pinned": pinned}}, enqueue_s, 9e-6)
+
+
 def buffers(without, with_=0, busy=1000):
     return profiles.judge_command_buffers(
         {"busy_ns": 1000, "outside_ns": without}, {"busy_ns": busy, "outside_ns": with_}
@@ -135,6 +140,7 @@ def buffers(without, with_=0, busy=1000):
         (ceiling(800e12, 989e12), "compute bf16 800 TFLOP/s (81% of peak)"),
         (ceiling(800e12, None), "compute bf16 800 TFLOP/s"),
         (quick(97.0, 101.0), "compute 0.970, memory 1.010"),
+        (moved(), "to_device pageable 10 GB/s, pinned 50 GB/s; launch 3 µs of 9 µs"),
         (verdicts.judge_same(ab("same", 1.0, 0.99, 1.01)), "B/A 1.0000 [0.9900, 1.0100], same after 8 rounds"),
         (verdicts.judge_two_percent(ab("slower")), "B/A 1.0200 [1.0150, 1.0250], slower after 8 rounds"),
         (verdicts.judge_duet(timed(1.0, 1.0, 1.1), timed(1.01, 1.01, 0.9)), "+1.0% beside another workload"),
@@ -190,6 +196,10 @@ def test_what_holds_passes_with_its_figure(outcome, figure):
         (quick(100.0, 120.0), "memory: quick / thorough is 1.200"),
         (quick(100.0), "memory: quick / thorough is 0.000"),
         (quick(), "no ceiling was measured"),
+        (moved(pageable=0.0), "to_device has no rate"),
+        (moved(pinned=8e9), "to_device: pinned memory reaches 80% of pageable"),
+        (moved(enqueue_s=12e-6), "a kernel takes 1.2e-05 s to enqueue and 9e-06 s in all"),
+        (moved(enqueue_s=0.0), "a kernel takes 0 s to enqueue and 9e-06 s in all"),
         (verdicts.judge_same(ab("faster")), "the same case is called different"),
         (verdicts.judge_two_percent(ab("undecided")), "a true difference of 2% is undecided"),
         (verdicts.judge_two_percent(ab("slower", 1.1, 1.09, 1.11)), "the interval does not contain 1.02"),

@@ -31,6 +31,7 @@ WAYS = {
     "spmv": ("format", ("auto", "csr", "ell")),
     "resnet": ("layout", ("channels_first", "channels_last")),
     "stream": ("op", ("triad", "copy")),
+    "transfer": ("direction", ("to_device", "from_device", "round_trip")),
     "vit": ("impl", ("einsum", "matmul", "fused")),
 }
 """The parameter that says how it is done, and its values."""
@@ -45,6 +46,7 @@ TINY: dict[str, dict[str, Any]] = {
     "resnet": {"size": "18", "stages": 1, "stage_blocks": 1, "width": 4, "image_size": 16, "batch_size": 2},
     "stream": {"n": 1001},
     "launch": {"kernels": 3},
+    "transfer": {"bytes": 4004},
     "llama": {
         "n_layer": 1,
         "d_model": 24,

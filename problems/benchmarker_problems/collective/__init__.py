@@ -24,6 +24,7 @@ from benchmarker import (
     hookimpl,
 )
 from benchmarker import Collective as Exchange
+from benchmarker_problems.sizes import refuse_remainder, size_text
 
 PRECISIONS_DONE: Mapping[Mode, tuple[str, ...]] = {"inference": STORED_FLOATS}
 _WIDEST_BYTES = 8
@@ -55,16 +56,11 @@ class Collective(IsExchange):
 
     def title(self, mode: Mode) -> str:
         """Return the operation and the size: `all_reduce 1 MiB`."""
-        return f"{self.op} {_size(self.bytes)}"
+        return f"{self.op} {size_text(self.bytes)}"
 
     def refuse(self, mode: Mode) -> None:
         """Refuse what cannot be divided among the devices, and a message from a device to itself."""
-        unit = _WIDEST_BYTES * self.devices
-        if self.bytes % unit:
-            raise UserError(
-                f"--bytes={self.bytes} is not a multiple of {unit}, 8 for each device; "
-                f"for example --bytes={max(1, self.bytes // unit) * unit}"
-            )
+        refuse_remainder(self.bytes, _WIDEST_BYTES * self.devices, f", {_WIDEST_BYTES} for each device")
         if self.op == "send_recv" and self.devices == 1:
             raise UserError("--op=send_recv needs several devices; give --devices=2")
 
@@ -144,14 +140,6 @@ def trouble(op: str, batch: Mapping[str, np.ndarray], rank: int, observed: np.nd
     exact = result(op, [batch[name(each)] for each in range(len(batch))], rank)
     wrong = np.count_nonzero(observed != exact) if observed.shape == exact.shape else max(exact.size, 1)
     return f"{wrong} of {exact.size} elements of device {rank} are wrong" if wrong else None
-
-
-def _size(size: int) -> str:
-    """Return a number of bytes in the largest binary unit that divides it."""
-    for bits, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
-        if size % 2**bits == 0:
-            return f"{size >> bits} {unit}"
-    return f"{size} B"
 
 
 @hookimpl

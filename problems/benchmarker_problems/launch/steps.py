@@ -10,10 +10,8 @@ import numpy as np
 from benchmarker import Data, Figure, Workload
 
 T = TypeVar("T")
-ENQUEUE = "enqueue_s"
-"""The figure that has the time until the kernels of a step are launched, s."""
 _ROUNDS = 100
-"""How often it is measured."""
+"""How often the time to enqueue is measured."""
 _ROUNDS_S = 1.0
 """Time after which it is not measured again, s."""
 
@@ -60,6 +58,6 @@ def workload(
             x = launch()
             times_s.append((time.perf_counter_ns() - begin_ns) / 1e9)
             synchronize(x)
-        return [Figure(ENQUEUE, "s", "lower", times_s)]
+        return [Figure("enqueue_s", "s", "lower", times_s)]
 
     return Workload(step, lambda result: {"x": to_host(result)}, verify=verify, figures=figures)
