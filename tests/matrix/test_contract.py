@@ -46,6 +46,7 @@ TINY: dict[str, dict[str, Any]] = {
     "resnet": {"size": "18", "stages": 1, "stage_blocks": 1, "width": 4, "image_size": 16, "batch_size": 2},
     "stream": {"n": 1001},
     "launch": {"kernels": 3},
+    "latency": {"bytes": 2368, "loads": 100},
     "transfer": {"bytes": 4004},
     "llama": {
         "n_layer": 1,

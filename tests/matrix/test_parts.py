@@ -17,6 +17,7 @@ MODES_OF = {
     "fft": MODES[:1],
     "gemm": MODES[:2],
     "gpt2": MODES,
+    "latency": MODES[:1],
     "llama": MODES,
     "lstm": MODES[:2],
     "lu": MODES[:1],

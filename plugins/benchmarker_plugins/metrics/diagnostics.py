@@ -1,4 +1,4 @@
-"""Diagnostics of a device: how long a launch takes, and how fast a transfer is; definitions in docs/problems.md."""
+"""Diagnostics: how long a launch and a load take, and how fast a transfer is; definitions in docs/problems.md."""
 
 from collections.abc import Mapping
 from statistics import median
@@ -11,8 +11,8 @@ _BETWEEN = "the copy is between host and device: transfer_bytes_per_s"
 
 @hookimpl
 def derive_metrics(record: Record) -> Mapping[str, Metric]:
-    """Return the metrics of `launch` and `transfer`; other problems have none of them."""
-    derive = {"launch": _of_launch, "transfer": _of_transfer}.get(record.case.problem)
+    """Return the metrics of `launch`, `transfer` and `latency`; other problems have none of them."""
+    derive = {"launch": _of_launch, "transfer": _of_transfer, "latency": _of_latency}.get(record.case.problem)
     return derive(record) if derive else {}
 
 
@@ -43,3 +43,13 @@ def _of_transfer(record: Record) -> Mapping[str, Metric]:
         else Metric(None, "B/s", "higher", other, headline=True)
         for name, (title, other) in names.items()
     }
+
+
+def _of_latency(record: Record) -> Mapping[str, Metric]:
+    """Return the time of a load: the median step time, over the loads of a step."""
+    value: float | None = None
+    none: str | None = "no timed block"
+    if record.blocks:
+        loads = record.blocks.steps_per_block * int(record.case.params["loads"])
+        value, none = median(record.blocks.duration_ns) / loads / 1e9, None
+    return {"load_latency_s": Metric(value, "s", "lower", none, headline=True, order=1, plot=Plot("latency of a load"))}
