@@ -23,6 +23,7 @@ SERVED = {
     "benchmarker.traces.sql": {"trace"},
     "benchmarker_plugins.frameworks.exporting": {"torch"},
     "benchmarker_plugins.frameworks.jax": {"jax"},
+    "benchmarker_plugins.frameworks.onednn": {"onednn"},
     "benchmarker_plugins.frameworks.onnxruntime": {"onnxruntime"},
     "benchmarker_plugins.frameworks.openvino": {"openvino"},
     "benchmarker_plugins.frameworks.torch": {"torch"},

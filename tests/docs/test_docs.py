@@ -120,7 +120,8 @@ def test_the_meter_of_plugins_md_reads() -> None:
 
 def test_the_page_of_problems_has_every_problem_and_its_frameworks() -> None:
     page = (DOCS / "problems.md").read_text().splitlines()
-    frameworks = {"jax": "JAX", "torch": "PyTorch", "onnxruntime": "ONNX Runtime", "openvino": "OpenVINO"}
+    frameworks = {"blas": "BLAS", "jax": "JAX", "onednn": "oneDNN", "torch": "PyTorch"}
+    frameworks |= {"onnxruntime": "ONNX Runtime", "openvino": "OpenVINO"}
     for address in registry.registered("problem"):
         name = address.partition(".")[2]
         (line,) = [line for line in page if line.startswith(f"| `{name}` |")]

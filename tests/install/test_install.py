@@ -92,6 +92,7 @@ JUDGES = ("suite check", "suite accept")
 REFUSED = {
     f"run --framework=jax {QUICK}": "jax",
     f"run --framework=torch {QUICK}": "torch",
+    f"run --framework=onednn {QUICK}": "onednn",
     "report a": "report",
     "nodes show a -o page.html": "report",
     f"roofline tables/*.parquet {ON_H200} -o roof.svg": "plot",
@@ -120,6 +121,8 @@ SERVED = {
         scaling scaled""",
     "torch": f"""{FRAMEWORK.replace("FRAMEWORK", "torch")}
         {ENGINE} --new-tokens=3 --seconds=1s""",
+    "onednn": f"""run --framework=onednn,blas,numpy {QUICK}
+        check --framework=onednn --problem=gemm --precision=fp32""",
     "onnxruntime": f"run --framework=onnxruntime {QUICK}",
     "openvino": f"run --framework=openvino {QUICK}",
     "plot": f"roofline jax-dp.xplane.pb.gz {ON_H200} -o roof.svg",

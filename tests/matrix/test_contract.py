@@ -18,6 +18,7 @@ from benchmarker.running import ceilings
 from benchmarker.running.check import check_modes, compare_losses
 
 PAIRS = [tuple(address.split(".")[1:]) for address in registry.registered("workload")]  # (problem, framework)
+PROBLEMS = {framework: [problem for problem, name in PAIRS if name == framework] for _, framework in PAIRS}
 WAYS = {
     "attention": ("impl", ("einsum", "matmul", "fused")),
     "conv": ("layout", ("channels_first", "channels_last")),
@@ -146,13 +147,15 @@ def test_all_that_is_listed_is_right(problem, framework):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(PARTS))
-@pytest.mark.parametrize("framework", sorted({framework for _, framework in PAIRS}))
+@pytest.mark.parametrize(
+    ("framework", "part"),
+    [(name, part) for name, problems in sorted(PROBLEMS.items()) for part in range(PARTS) if problems[part::PARTS]],
+)
 def test_the_fullest_mode_of_each_problem_is_measured_and_recorded(framework, part, monkeypatch):
     """A worker measures some one after the other, checked as XLA optimises them, unlike in other tests of all."""
     monkeypatch.setattr(ceilings, "SURVEY_TIMEOUT_S", 600.0)
     cases = []
-    for problem in [problem for problem, name in PAIRS if name == framework][part::PARTS]:
+    for problem in PROBLEMS[framework][part::PARTS]:
         modes, choices, make = case_maker(problem, framework)
         *_, mode = modes
         size = {**choices[0], **TINY.get(problem, {})}

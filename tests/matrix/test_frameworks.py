@@ -24,6 +24,8 @@ PRODUCTS = {
     "jax": "import jax; a = jax.device_put(a); step = jax.jit(lambda: jax.block_until_ready(a @ a))",
     "torch": "import torch; a = torch.from_numpy(a); step = lambda: a @ a",
     "numpy": "step = lambda: a @ a",
+    "blas": "step = f.matmul(a, a, np.empty_like(a))",
+    "onednn": "step = f.matmul(a, a, np.empty_like(a))",
 }
 """A product of each framework that computes: programs have threads of their own."""
 

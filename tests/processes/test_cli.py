@@ -159,7 +159,10 @@ for words in (["list", "problems"], ["no-such-command"], ["list", "problems"]):
         ("run --framework=toy --problem=nop", "no problem is named 'nop'; did you mean nap?"),
         ("run --framework=troch --problem=gemm", "no framework is named 'troch'; did you mean torch?"),
         ("run --framework=toy --problem=nap --results=", "no folder is named; . is the current one"),
-        ("run --framework=toy --problem=gemm", "toy has no implementation of gemm; frameworks that have one: jax"),
+        (
+            "run --framework=toy --problem=gemm",
+            "toy has no implementation of gemm; frameworks that have one: blas, jax",
+        ),
         ("run --framework=, --problem=gemm", "--framework=,: no value is given"),
         ("run --framework=toy --problem=nap --ms=fast", "--ms=fast: not a number"),
         ("run --framework=toy --problem=nap --ms=-1", "--ms=-1: must be at least 0"),
@@ -225,7 +228,7 @@ def test_help_shows_the_options_of_the_problem(cli):
 def test_list_says_what_is_there_and_why_not(cli):
     listed = json.loads(cli("list", "frameworks", "--json").stdout)
     assert {row["name"]: row["available"] for row in listed} == {
-        **dict.fromkeys(("jax", "numpy", "onnxruntime", "openvino", "program", "torch", "toy"), True)
+        **dict.fromkeys(("blas", "jax", "numpy", "onednn", "onnxruntime", "openvino", "program", "torch", "toy"), True)
     }
     assert ["meter", "rapl", "framework-benchmarker", "0.1.0", "not", "queried;"] in [
         line.split()[:6] for line in cli("list").stdout.splitlines()

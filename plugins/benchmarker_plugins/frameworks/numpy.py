@@ -9,6 +9,9 @@ import threadpoolctl
 
 from benchmarker import Device, Framework, FrameworkInfo, hookimpl
 
+VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OPENBLAS_CORETYPE", "MKL_NUM_THREADS")
+"""Environment variables that change the speed of a BLAS."""
+
 
 @hookimpl
 def describe_framework() -> FrameworkInfo:
@@ -21,7 +24,7 @@ def describe_framework() -> FrameworkInfo:
         devices=(Device("cpu", name, ("fp64", "fp32"), count=None),),
         compile="never",
         libraries={"numpy": np.__version__, "scipy": metadata.version("scipy")},
-        variables=("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OPENBLAS_CORETYPE", "MKL_NUM_THREADS"),
+        variables=VARIABLES,
         executions=("eager",),
     )
 
@@ -48,7 +51,7 @@ class NumpyFramework(Framework):
             np.isfinite(result).all()
         )
 
-    def threads(self) -> int:
+    def threads(self) -> int | None:
         """Return the number of threads that the BLAS reports."""
         blas = _blas()
         return int(blas["num_threads"]) if blas else 1
