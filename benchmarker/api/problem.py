@@ -201,6 +201,11 @@ class Problem(ABC):
     """Where steps find their inputs unless `--cache` says it; None: in four batches, which weights often exceed."""
     reads: ClassVar[Mapping[Mode, tuple[str, ...]]] = {}
     """Names of the inputs that a step reads, of a mode in which it does not read all that `data` draws."""
+    sums_products: ClassVar[bool] = False
+    """Whether each element of an output is a sum of products of inputs, so that its own error is checked too.
+
+    `reference` then gives for the absolute values of the inputs what the error of each element is a share of.
+    """
     frameworks: ClassVar[tuple[str, ...] | None] = None
     """Frameworks that the problem is for; None for all that have an implementation."""
     source: ClassVar[Source | None] = None

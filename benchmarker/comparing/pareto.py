@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import msgspec
 
 from benchmarker.api.errors import UserError
+from benchmarker.api.precision import PRECISIONS
 from benchmarker.hooks.cases import Configuration
 from benchmarker.records.factors import work
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from benchmarker.hooks.metrics import Derive
 
 G = TypeVar("G", bound=Configuration)
+ERRORS = frozenset({"error", "componentwise_error", "effective_bits"})
+"""Metrics of the error of outputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +41,19 @@ class Front(Generic[G]):
     left_out: int
 
 
-def by_work(groups: Iterable[G]) -> list[list[G]]:
-    """Group trials by their work: a step of other work is neither better nor worse."""
+def by_work(groups: Iterable[G], names: Collection[str]) -> list[list[G]]:
+    """Group trials by their work: a step of other work is neither better nor worse.
+
+    If an error is among the metrics, all precisions do the same work: the error is what a shorter one costs. Integers
+    are other data.
+    """
     works: dict[bytes, list[G]] = {}
     for group in groups:
-        works.setdefault(msgspec.json.encode(work(group.records[0].case)), []).append(group)
+        case = group.records[0].case
+        types, factors = PRECISIONS.get(case.precision), work(case)
+        if ERRORS.intersection(names) and types and types.accumulate != "int32":
+            del factors["precision"]
+        works.setdefault(msgspec.json.encode(factors), []).append(group)
     return list(works.values())
 
 

@@ -232,6 +232,8 @@ def _how(record: Record) -> list[list[str]]:
                 f"against {record.check.against}",
             ]
         )
+        if of := record.check.componentwise:
+            rows.append(["", f"by element: error {of.error:.2g} of |A|·|B| ({of.output}), bound {of.bound:.2g}"])
     elif record.error is None:
         rows.append(["check", record.reasons["check"]])
     if record.preheat:

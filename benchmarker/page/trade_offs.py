@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 AGAINST = (
     ("samples_per_J", "energy", "samples/J", False),
-    ("numeric_error", "numeric error", "largest relative error", True),
+    ("error", "numeric error", "largest relative error", True),
 )
 """What throughput is traded for: the metric, its name, its axis title, and whether the axis is logarithmic."""
 
@@ -32,24 +32,24 @@ MOST_LABELLED = 12
 
 def fronts(study: Study) -> Section | None:
     """Return for each of these metrics the table of all configurations, and a figure for each work with several."""
-    several = [groups for groups in by_work(study.groups) if len(groups) > 1]
-    parts = [part for each in AGAINST for part in _parts(study, several, *each)]
+    parts = [part for each in AGAINST for part in _parts(study, *each)]
     lead = (
         "Only configurations of the same work are compared: problem, mode, precision and parameters are equal. One is "
-        "Pareto-optimal if no other is at least as good in both metrics and better in one. Medians over trials are "
+        "Pareto-optimal if no other is at least as good in both metrics and better in one. Against the error, all "
+        "precisions are compared with each other. Medians over trials are "
         "compared; their uncertainty is not taken into account."
     )
     return Section("pareto", "Trade-offs", (lead,), tuple(parts)) if parts else None
 
 
-def _parts(
-    study: Study, works: Sequence[Sequence[Group]], metric: str, words: str, axis: str, log: bool
-) -> list[Figure | Listing]:
+def _parts(study: Study, metric: str, words: str, axis: str, log: bool) -> list[Figure | Listing]:
+    metrics = ["samples_per_s", metric]
     fronts = [
         made
-        for groups in works
-        if len((made := front(groups, ["samples_per_s", metric], study.derive)).points) > 1
-        and not (metric == "numeric_error" and _is_rounding(groups))
+        for groups in by_work(study.groups, metrics)
+        if len(groups) > 1
+        and len((made := front(groups, metrics, study.derive)).points) > 1
+        and not (metric == "error" and _is_rounding(groups))
     ]
     if not fronts:
         return []
@@ -81,9 +81,9 @@ def _table(study: Study, points: Sequence[Candidate[Group]], metric: str, unit: 
 
 
 def _is_rounding(groups: Sequence[Group]) -> bool:
-    """Whether all errors of the same work are so small that they differ by rounding only."""
+    """Whether all errors of the same work are so small that they differ by rounding to the same type only."""
     records = [record for group in groups for record in group.ok]
-    return all(
+    return len({record.types.lowest for record in records if record.types}) == 1 and all(
         record.check.error <= ROUNDOFFS * UNIT_ROUNDOFF[record.types.lowest]
         for record in records
         if record.check and record.types

@@ -26,7 +26,7 @@ from benchmarker.records import agreement
 from benchmarker.records.agreement import Copies, Span, contradictions_between, span
 from benchmarker.records.consistency import contradictions
 from benchmarker.version import DISTRIBUTION, __version__
-from benchmarker.worker.correctness import TRAINING_STEPS, bounds_of, drawn, steps_of
+from benchmarker.worker.correctness import TRAINING_STEPS, absolute, bounds_of, drawn, steps_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -92,13 +92,17 @@ def _computed(case: Case) -> dict[str, Any]:
         **{f"cost.{name}": value and value * copies for name, value in cost.items()},
         **{f"types.{name}": getattr(types, name) for name in ("parameter", "compute", "accumulate", "lowest")},
         "bound": bound_of_case(measured, case),
+        "bound by element": bound_of_case(measured, case, True) if measured.sums_products else lambda _: None,
         "scopes": dict(together.scopes(case.mode)),
         "exchanges": {exchange.op: exchange for exchange in exchanges},
     }
 
 
-def bound_of_case(problem: Problem, case: Case) -> Callable[[str], float | None]:
-    """Return the function from an output's name to its bound in a check; None if it takes too much work to compute."""
+def bound_of_case(problem: Problem, case: Case, by_element: bool = False) -> Callable[[str], float | None]:
+    """Return the function from an output's name to its bound in a check; None if it takes too much work to compute.
+
+    It is the bound of the whole output or, `by_element`, of each of its elements.
+    """
     size = problem.small()
     if not PRECISIONS[case.precision].is_short:
         bound = size.numerics(case.mode, case.precision).bound
@@ -110,7 +114,7 @@ def bound_of_case(problem: Problem, case: Case) -> Callable[[str], float | None]
         drawn(size, case.precision, case.seed, TRAINING_STEPS),
         partial(steps_of, size, case),
     )
-    return bounds_of(size, case, data, steps, steps(data)).get
+    return bounds_of(size, case, data, steps, steps(data), steps(absolute(data)) if by_element else ()).get
 
 
 def _differences(record: Record, computed: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -119,10 +123,15 @@ def _differences(record: Record, computed: Mapping[str, Any]) -> Iterator[tuple[
         whole = getattr(record, section) if name else None
         if whole is not None and (stored := getattr(whole, name)) != value:
             yield path, f"{path} is {stored}, but the problem's formula gives {value}"
-    if record.check:
-        stored, value = record.check.bound, computed["bound"](record.check.output)
-        if value is not None and not isclose(stored, value, rel_tol=TOLERANCE):
-            yield "check.bound", f"check.bound is {stored}, but the problem's formula gives {value}"
+    check = record.check
+    of_element = check.componentwise if check else None
+    for path, error, key in (
+        ("check.bound", check, "bound"),
+        ("check.componentwise.bound", of_element, "bound by element"),
+    ):
+        value = computed[key](error.output) if error else None
+        if error and value is not None and not isclose(error.bound, value, rel_tol=TOLERANCE):
+            yield path, f"{path} is {error.bound}, but the problem's formula gives {value}"
     if record.command != computed["command"]:
         yield "command", f"its command is not that of its case: {computed['command']}"
     cost = record.cost

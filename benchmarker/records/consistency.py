@@ -211,8 +211,9 @@ def _preheat(record: Record) -> Iterator[str]:
 def _result(record: Record) -> Iterator[str]:
     """A trial succeeds if and only if every stage did."""
     check = record.check
-    if check and check.ok != (check.error <= check.bound):
-        yield f"its check is {'ok' if check.ok else 'not ok'}, but the error is {check.error:.3g} of {check.bound:.3g}"
+    if check and check.ok != check.is_within:
+        errors = [f"{each.error:.3g} of {each.bound:.3g}" for each in (check, check.componentwise) if each]
+        yield f"its check is {'ok' if check.ok else 'not ok'}, but the error is {' and '.join(errors)}"
     if record.status == "ok":
         if check and not check.ok:
             yield "it succeeded, but its check did not"

@@ -51,6 +51,20 @@ class Failure(Struct, frozen=True, forbid_unknown_fields=True):
     node: Annotated[str | None, NULL_IS_AN_ANSWER] = None
 
 
+class Componentwise(Struct, frozen=True, forbid_unknown_fields=True):
+    """The largest error of any single element of outputs that are sums of products, as those of a matrix product.
+
+    It is a share of the same sum of absolute values: |Ĉ − C| ÷ (|A|·|B|), the measure in which the error of a sum in
+    any order is bounded (Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 3.5).
+    """
+
+    #: largest error of any element; the largest float, 1.8e308, if an output holds NaN or infinity
+    error: Annotated[float, Meta(ge=0)]
+    output: str  #: name of the output with that element
+    bound: Annotated[float, Meta(ge=0)]  #: largest error that counts as correct
+    place: str = ""  #: the element if it is wrong, what it is and what it should be
+
+
 class Check(Struct, frozen=True, forbid_unknown_fields=True):
     """The largest relative error (2-norm) of any output, compared with the float64 reference at a small size."""
 
@@ -60,9 +74,17 @@ class Check(Struct, frozen=True, forbid_unknown_fields=True):
     error: Annotated[float, Meta(ge=0)]
     output: str  #: name of that output, or `one element of` it
     bound: Annotated[float, Meta(ge=0)]  #: largest error that counts as correct
-    ok: bool  #: whether `error` is within `bound`
+    ok: bool  #: whether `error` is within `bound`, and that of `componentwise` within its own
     against: str = "reference"  #: what the outputs were compared with; of a user's file, one of its functions
     place: str = ""  #: the element of a wrong output that is farthest off, what it is and what it should be
+    #: largest error of a single element; null if outputs are not sums of products
+    componentwise: Annotated[Componentwise | None, NULL_IS_AN_ANSWER] = None
+
+    @property
+    def is_within(self) -> bool:
+        """Whether both errors are within their bounds."""
+        by_element = self.componentwise
+        return self.error <= self.bound and (by_element is None or by_element.error <= by_element.bound)
 
 
 class Preheat(Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,11 +1,4 @@
-"""Check a workload's outputs against the problem's float64 reference.
-
-Arithmetic in a short type, emulated in float64, shows how far off a correct result in that type is. The reference of a
-problem is NumPy code. Given `rounded` data, it computes as an implementation does that keeps nothing in a longer type
-than it must: weights, inputs, the factors of a product and the result of every operation are rounded. Sums within an
-operation are not, since those of implementations have a much longer type. Exponents have no limits, as implementations
-scale what would leave the range of fp16.
-"""
+"""Check a workload's outputs against the problem's float64 reference."""
 
 from __future__ import annotations
 
@@ -15,16 +8,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
-from math import inf, log2
+from math import inf
 from types import MappingProxyType
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from benchmarker.api.case import Case
-from benchmarker.api.precision import PRECISIONS, UNIT_ROUNDOFF, Precision
+from benchmarker.api.precision import PRECISIONS
 from benchmarker.api.problem import Data, Generates, Problem, Workload
-from benchmarker.records.record import Check
+from benchmarker.records.record import Check, Componentwise
+from benchmarker.worker.rounding import result_type, rounded, to_type
 
 REFERENCE = "reference"
 Outputs = Mapping[str, np.ndarray]
@@ -38,10 +33,20 @@ Implementations round less than it does: compilers and fused kernels keep interm
 other results. The next shorter type has errors at least eight times as large: fp16 and tf32 have three bits more than
 bf16.
 """
+NOTHING = Check(error=-1.0, output="", bound=1.0, ok=False)
+"""The check of a rank that has none of the outputs."""
 FEW = 32
 """Numbers of an output below which its error may be small by chance."""
 ROUNDOFFS = 32
 """Unit roundoffs of the lowest type that are allowed if all that is compared are so few numbers, such as losses."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """What the errors of single elements are shares of, by step, and the largest share that counts as correct."""
+
+    steps: Sequence[Outputs]
+    bounds: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +78,7 @@ def worst_of(ranks: Sequence[Compared]) -> Check:
         observed = {name for rank in ranks for name in rank.observed[step]}
         if not observed >= set(names) or not names or (step == 0 and observed > set(names)):
             raise RuntimeError(f"the outputs are {sorted(observed)}, but the reference has {sorted(names)}")
-    return max((rank.worst for rank in ranks), key=_error_in_bounds)
+    return _worst([rank.worst for rank in ranks])
 
 
 def unlike_weights(ranks: Sequence[Compared]) -> str:
@@ -91,6 +96,7 @@ def compare(workload: Workload, data: Data, problem: Problem, case: Case) -> Com
 
     Raises `RuntimeError` as `check` does.
     """
+    sums = None
     if workload.exact:
         exact = workload.exact()
         if isinstance(exact, str):
@@ -101,8 +107,11 @@ def compare(workload: Workload, data: Data, problem: Problem, case: Case) -> Com
         reference = steps(data)
         bounds, against = bounds_of(problem, case, data, steps, reference), REFERENCE
         elements = {}
+        if problem.sums_products:
+            of_sums = steps(absolute(data))
+            sums = _Sums(of_sums, bounds_of(problem, case, data, steps, reference, of_sums))
     outputs = ((expected, workload.outputs(workload.step())) for expected in reference)
-    compared = _compared(outputs, bounds, against, elements)
+    compared = _compared(outputs, bounds, against, elements, sums)
     if workload.weights is None:
         return compared
     return replace(compared, copies=tuple(map(_digests, workload.weights())))
@@ -127,15 +136,16 @@ def _compared(
     bounds: Mapping[str, float],
     against: str = REFERENCE,
     elements: Mapping[str, float] = MappingProxyType({}),
+    sums: _Sums | None = None,
 ) -> Compared:
     """Compare pairs of expected and observed outputs, each before the next step, which may overwrite them.
 
     An error is the worse the larger its share of its bound. That of a single element, of outputs that are right as a
-    whole, counts if it is above that of `elements`.
+    whole, counts if it is above that of `elements`. Elements that are `sums` of products have a bound of their own.
     """
-    worst = Check(error=-1.0, output="", bound=1.0, ok=False)
+    checks = []
     names: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
-    for expected, observed in outputs:
+    for step, (expected, observed) in enumerate(outputs):
         names.append((tuple(observed), tuple(expected)))
         for name, exact in expected.items():
             if name in observed:
@@ -144,25 +154,51 @@ def _compared(
                 what = name
                 if error <= bound and name in elements and (of_one := element_error(value, exact)) > elements[name]:
                     what, error, bound = f"one element of {name}", of_one, elements[name]
-                place = "" if error <= bound else _worst_place(value, exact, what != name)
-                check = Check(error, what, bound, error <= bound, against, place)
-                worst = max(worst, check, key=_error_in_bounds)
-    return Compared(worst, *zip(*names, strict=True))
+                place = "" if error <= bound else _worst_place(value, exact, 1.0 if what == name else _scale(exact))
+                by_element = _by_element(name, value, exact, sums, step) if sums else None
+                checks.append(Check(error, what, bound, error <= bound, against, place, by_element))
+    return Compared(_worst(checks) if checks else NOTHING, *zip(*names, strict=True))
 
 
-def _worst_place(value: np.ndarray, exact: np.ndarray, by_element: bool) -> str:
-    """Return the element that is farthest off, or the first that is not finite: `[3, 17] is 0.51, not 0.75`.
+def _worst(checks: Sequence[Check]) -> Check:
+    """Return the check with the worst error and the worst of a single element, which may be of two outputs."""
+    by_element = [check.componentwise for check in checks if check.componentwise]
+    worst = msgspec.structs.replace(
+        max(checks, key=_error_in_bounds), componentwise=max(by_element, key=_error_in_bounds, default=None)
+    )
+    return msgspec.structs.replace(worst, ok=worst.is_within)
 
-    A single number has no place: ` is 0.51, not 0.75`. It is the farthest as `element_error` counts, if `by_element`.
+
+def _by_element(name: str, value: np.ndarray, exact: np.ndarray, sums: _Sums, step: int) -> Componentwise:
+    """Compare the elements of an output that are sums of products."""
+    scale, bound = sums.steps[step][name], sums.bounds[name]
+    error = componentwise_error(value, exact, scale)
+    place = "" if error <= bound else _worst_place(value, exact, _or_1(scale))
+    return Componentwise(error, name, bound, place)
+
+
+def _worst_place(value: np.ndarray, exact: np.ndarray, scale: np.ndarray | float) -> str:
+    """Return the element that is farthest off in a scale, or the first that is not finite: `[3, 17] is 0.51, not 0.75`.
+
+    A single number has no place: ` is 0.51, not 0.75`. Numbers have as many digits as it takes to tell them apart.
     """
-    off = np.abs(value - exact) / (_scale(exact) if by_element else 1.0)
+    off = np.abs(value - exact) / scale
     distance = np.where(np.isfinite(value), off, np.inf)
     index = np.unravel_index(int(np.argmax(distance)), exact.shape)
     place = f"[{', '.join(map(str, index))}]" if index else ""
-    return f"{place} is {value[index]:.4g}, not {exact[index]:.4g}"
+    return f"{place} {_told_apart(value[index], exact[index])}"
 
 
-def _error_in_bounds(check: Check) -> float:
+def _told_apart(value: Any, exact: Any) -> str:
+    """Return what a number is and should be, with as many digits as it takes to tell them apart."""
+    for digits in (4, 8, 12, 17):
+        text, right = f"{value:.{digits}g}", f"{exact:.{digits}g}"
+        if text != right:
+            break
+    return f"is {text}, not {right}"
+
+
+def _error_in_bounds(check: Check | Componentwise) -> float:
     """The error in bounds; infinite if nothing but 0 is allowed."""
     return check.error / check.bound if check.bound else inf * check.error if check.error else 0.0
 
@@ -186,22 +222,25 @@ def bounds_of(
     data: Data,
     reference: Callable[[Data], list[Outputs]],
     exact_steps: Sequence[Outputs],
+    sums: Sequence[Outputs] = (),
 ) -> dict[str, float]:
     """Return the largest relative error at which each output counts as correct; `exact_steps` are the reference's.
 
     That is the bound of the problem. Where weights, inputs or factors have a shorter type than the sums, it is `MARGIN`
     times the error of the reference itself in this type, from the same data, if that is larger. Gradients of weights of
     the same kind, such as all kernels or all biases, have the largest error of any of them in common, and outputs of a
-    few numbers that of all outputs. If there are no others, `ROUNDOFFS` are allowed.
+    few numbers that of all outputs. If there are no others, `ROUNDOFFS` are allowed. Given the `sums` of
+    absolute products of the reference, errors are those of single elements.
     """
     least, types = problem.numerics(case.mode, case.precision).bound, PRECISIONS[case.precision]
     bounds = {name: least for expected in exact_steps for name in expected}
     if not types.is_short:
         return bounds
     errors: defaultdict[str, float] = defaultdict(float)
-    for outputs, expected in zip(reference(rounded(data, types)), exact_steps, strict=True):
+    for step, (outputs, expected) in enumerate(zip(reference(rounded(data, types)), exact_steps, strict=True)):
         for name, exact in expected.items():
-            error = relative_error(to_type(_whole(outputs[name]), result_type(types)), exact)
+            value = to_type(_whole(outputs[name]), result_type(types))
+            error = componentwise_error(value, exact, sums[step][name]) if sums else relative_error(value, exact)
             for kind in ("", _kind(name, exact)):
                 errors[kind] = max(errors[kind], error)
     if errors[""] and sum(exact.size for expected in exact_steps for exact in expected.values()) < FEW:
@@ -246,114 +285,31 @@ def element_error(value: np.ndarray, exact: np.ndarray) -> float:
     return float(np.max(np.abs(value - exact) / _scale(exact), initial=0.0))
 
 
+def componentwise_error(value: np.ndarray, exact: np.ndarray, sums: np.ndarray) -> float:
+    """Return max |value − exact| / sums, where `sums` has the sum of the absolute products of each element.
+
+    Of C = A·B that is |A|·|B|. The error of a sum of k products in any order is at most k·u / (1 − k·u) of it, for a
+    unit roundoff u (Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 3.5); it is the largest float
+    if `value` contains NaN or infinity. Where no product is other than zero, it is the error itself.
+    """
+    if not np.isfinite(value).all():
+        return sys.float_info.max
+    return float(np.max(np.abs(value - exact) / _or_1(sums), initial=0.0))
+
+
 def _scale(exact: np.ndarray) -> np.ndarray:
     """Return what the errors of elements are shares of; 1 if all are zero."""
-    scale: np.ndarray = np.abs(exact) + np.linalg.norm(exact) / max(1, exact.size) ** 0.5
+    return _or_1(np.abs(exact) + np.linalg.norm(exact) / max(1, exact.size) ** 0.5)
+
+
+def _or_1(scale: np.ndarray) -> np.ndarray:
     return np.where(scale == 0, 1.0, scale)
 
 
-_PRODUCTS = {np.matmul, np.dot, np.einsum, np.tensordot}
-"""Functions whose arguments are the factors of a product."""
+def absolute(data: Data) -> Data:
+    """Return the absolute values of weights and inputs, in float64: int8 has no 128."""
 
+    def of(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return {name: np.abs(value.astype(np.float64)) for name, value in arrays.items()}
 
-def rounded(data: Data, types: Precision) -> Data:
-    """Return weights and inputs as a precision stores them; what is computed from them is rounded as well."""
-
-    def stored(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        return {
-            name: Rounded(value, types, types.parameter) if value.dtype.kind == "f" else value
-            for name, value in arrays.items()
-        }
-
-    return Data(stored(data.weights), tuple(map(stored, data.batches)))
-
-
-def to_type(values: np.ndarray, name: str) -> np.ndarray:
-    """Round float64 values to the significand of a type: to the nearest, ties to even, as IEEE 754 has it.
-
-    Factors in tf32 are truncated: a kernel may leave the conversion to the Tensor Cores, which ignore the other bits.
-    """
-    dropped = 53 + round(log2(UNIT_ROUNDOFF[name]))
-    if dropped == 0:
-        return values
-    bits = np.ascontiguousarray(values).view(np.int64)
-    if name != "tf32":
-        bits = bits + (1 << dropped - 1) - 1 + (bits >> dropped & 1)
-    return (bits >> dropped << dropped).view(values.dtype).reshape(values.shape)
-
-
-def result_type(types: Precision) -> str:
-    """Return the type of results: that of the factors, or of the weights for tf32, in which nothing is stored."""
-    return types.parameter if types.compute == "tf32" else types.compute
-
-
-class Rounded(np.ndarray):
-    """A float64 array of values that are representable in the type in which it is `stored`.
-
-    An array to which an operation writes keeps its type: that of weights which an optimizer updates may be longer than
-    that of other results.
-    """
-
-    types: Precision
-    stored: str
-
-    def __new__(cls, values: np.ndarray, types: Precision, stored: str) -> Rounded:
-        """Round the values to the type in which they are stored."""
-        array = to_type(np.asarray(values, np.float64), stored).view(cls)
-        array.types, array.stored = types, stored
-        return array
-
-    def __array_finalize__(self, source: Any) -> None:
-        """Let views have the types of what they show."""
-        if isinstance(source, Rounded):
-            self.types, self.stored = source.types, source.stored
-
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
-        """Apply an elementwise function, a sum, or a product of matrices, and round what it gives."""
-        written = options.get("out", inputs[:1] if method == "at" else ())
-        if method == "accumulate":
-            return self._accumulated(ufunc, *inputs, **options)
-        if "out" in options:
-            options["out"] = tuple(map(_plain, written))
-        result = getattr(ufunc, method)(*self._arguments(ufunc, inputs), **options)
-        if not written:
-            return self._wrapped(result)
-        for target in written:
-            values = _plain(target)
-            values[...] = to_type(values, target.stored if isinstance(target, Rounded) else result_type(self.types))
-        return written[0] if method != "at" else None
-
-    def __array_function__(self, function: Any, _: Any, args: Any, options: Any) -> Any:
-        """Apply any other function of NumPy, and round what it gives."""
-        plain_options = {name: _plain(value) for name, value in options.items()}
-        return self._wrapped(function(*self._arguments(function, args), **plain_options))
-
-    def _accumulated(self, ufunc: np.ufunc, values: Rounded, axis: int = 0) -> Rounded:
-        """Apply a function of two to each row along an axis and the result so far, which is rounded, too."""
-        results, name = _plain(values).copy(), result_type(self.types)
-        rows = np.moveaxis(results, axis, 0)
-        for number in range(1, len(rows)):
-            rows[number] = to_type(ufunc(rows[number - 1], rows[number]), name)
-        return Rounded(results, self.types, name)
-
-    def _arguments(self, function: Any, arguments: Any) -> Any:
-        plain = _plain(tuple(arguments))
-        if function not in _PRODUCTS:
-            return plain
-        return tuple(to_type(value, self.types.compute) if _is_float64(value) else value for value in plain)
-
-    def _wrapped(self, result: Any) -> Any:
-        if isinstance(result, list):
-            return [self._wrapped(item) for item in result]
-        return Rounded(result, self.types, result_type(self.types)) if _is_float64(result) else result
-
-
-def _plain(value: Any) -> Any:
-    """Return an array, or a list or tuple of arrays, as NumPy's own."""
-    if isinstance(value, list | tuple):
-        return type(value)([_plain(item) for item in value])
-    return value.view(np.ndarray) if isinstance(value, Rounded) else value
-
-
-def _is_float64(value: Any) -> bool:
-    return isinstance(value, np.ndarray | np.float64) and value.dtype == np.float64
+    return Data(of(data.weights), tuple(map(of, data.batches)))

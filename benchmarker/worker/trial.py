@@ -26,6 +26,7 @@ from benchmarker.power.sampler_client import Gauge, SamplerClient
 from benchmarker.records.record import (
     Blocks,
     Check,
+    Componentwise,
     CostPart,
     FailureKind,
     Interference,
@@ -264,8 +265,13 @@ def _error_text(check: Check, precision: str) -> str:
     if check.ok:
         return ""
     against = "float64" if check.against == REFERENCE else check.against
-    error = f"{check.output} is off by {check.error:.3g} (relative, against {against})"
-    return f"{error}; the bound for {precision} is {check.bound:.3g}; {check.output}{check.place}"
+    wrong: Check | Componentwise = check
+    what, share = check.output, "relative"
+    if check.error <= check.bound and check.componentwise:
+        wrong = check.componentwise
+        what, share = f"one element of {wrong.output}", "as a share of the sum of its absolute products"
+    error = f"{what} is off by {wrong.error:.3g} ({share}, against {against})"
+    return f"{error}; the bound for {precision} is {wrong.bound:.3g}; {wrong.output}{wrong.place}"
 
 
 def _build_one(group: Group, stages: Stages) -> None:

@@ -44,6 +44,25 @@ def test_data_is_distinct_and_follows_the_seed():
     assert (whole.min(), whole.max()) == (-128, 127)
 
 
+def test_entries_of_a_wide_range_differ_by_many_powers_of_two():
+    """log|x| has the standard deviation √(5² + Var log|N(0, 1)|), where that variance is π²/8."""
+    params = problem(m=400, k=400, n=3, range="wide")
+    for precision, dtype in (("fp64", np.float64), ("fp32", np.float32)):
+        a = params.data(precision, np.random.default_rng(0), 1).batches[0]["a"]
+        assert a.dtype == dtype
+        assert np.log(np.abs(a.astype(np.float64))).std() == pytest.approx((25 + np.pi**2 / 8) ** 0.5, rel=0.01)
+        assert abs((a > 0).mean() - 0.5) < 0.01
+    assert params.title("inference") == "GEMM 400×3×400 wide"
+
+
+def test_types_that_cannot_hold_a_wide_range_are_refused():
+    from benchmarker_problems.gemm import NOT_WIDE
+
+    assert {rule["precision"] for rule in NOT_WIDE} == {"fp16", "int8"}
+    largest = np.abs(problem(range="wide").data("fp32", np.random.default_rng(0), 1).batches[0]["a"]).max()
+    assert largest > np.finfo(np.float16).max
+
+
 @pytest.mark.parametrize("mode", ["inference", "forward_backward"])
 def test_flops_as_pytorch_counts_them(mode):
     torch = pytest.importorskip("torch")

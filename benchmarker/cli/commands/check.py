@@ -91,10 +91,23 @@ def _output(
     rows = []
     for finding in findings:
         check = finding.check
-        cells = (check.error, check.bound, check.output) if check else (None, None, NOTHING)
+        of_element = check.componentwise if check else None
+        cells = (
+            *((check.error, check.bound) if check else (None, None)),
+            *((of_element.error, of_element.bound) if of_element else (None, None)),
+            check.output if check else NOTHING,
+        )
         verdict = {True: "ok", False: "WRONG", None: "not checked:"}[finding.ok]
         rows.append((finding.function, finding.framework, finding.mode, *cells, f"{verdict} {finding.note}".strip()))
-    columns = (number("error", form=".2g"), number("bound", form=".2g"))
+    has_elements = any(finding.check and finding.check.componentwise for finding in findings)
+    of_elements = ("componentwise_error", "componentwise_bound")
+    columns = (
+        *(number(name, form=".2g") for name in ("error", "bound")),
+        *(
+            number(name, heading=heading, form=".2g", only="" if has_elements else "data")
+            for name, heading in zip(of_elements, ("by element", "its bound"), strict=True)
+        ),
+    )
     function = Column("function", only="" if any(finding.function for finding in findings) else "data")
     yield Table.of([function, "framework", "mode", *columns, "worst output", "verdict"], rows)
     if not curves:

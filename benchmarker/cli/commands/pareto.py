@@ -12,7 +12,7 @@ from benchmarker.cli.display.output import ALL, Output, output_options
 from benchmarker.cli.options.results import mixed_output, pool_option, read_cases, results_argument
 from benchmarker.cli.options.types import names_in
 from benchmarker.comparing.diagnosis import executions, skewed
-from benchmarker.comparing.pareto import Candidate, Front, by_work, front
+from benchmarker.comparing.pareto import ERRORS, Candidate, Front, by_work, front
 from benchmarker.display.cases import case_columns
 from benchmarker.display.result import Part, Text
 from benchmarker.formatting import count, part
@@ -39,7 +39,8 @@ def command(results: tuple[Path, ...], names: str, pool: bool, wide: bool) -> Ou
     """Mark the Pareto-optimal configurations.
 
     A configuration is Pareto-optimal if no other one of the same work (problem, mode, precision and parameters) is at
-    least as good in every metric and better in one.
+    least as good in every metric and better in one. If one of the metrics is an error (error, componentwise_error,
+    effective_bits), the precisions are compared with each other.
 
     RESULT is a record, the folder of a run, or a folder of runs; of several folders, each is a side. The medians over
     trials are compared; use `compare` to test whether two configurations really differ. The exit status is 1 if a file
@@ -49,7 +50,7 @@ def command(results: tuple[Path, ...], names: str, pool: bool, wide: bool) -> Ou
     if not metrics:
         raise UserError("--metric names no metric")
     cases, derive = read_cases(results, pool), load_metrics(results)
-    fronts = [front(of_work, metrics, derive) for of_work in by_work(cases)]
+    fronts = [front(of_work, metrics, derive) for of_work in by_work(cases, metrics)]
     points = [(point, group) for group in fronts for point in sorted(group.points, key=lambda point: point.values)]
     if not points:
         raise UserError(f"no configuration has a value of each of {', '.join(metrics)}")
@@ -97,10 +98,11 @@ def _parts(
     unlike = executions(point.configuration.records[0].case for point, _ in points)
     for note in filter(None, [unlike, *skewed(cases.records)]):
         yield Text(f"note: {note}", "  ")
+    same = "problem, mode" if ERRORS.intersection(metrics) else "problem, mode, precision"
     if alone := sum(len(group.points) == 1 for _, group in points):
         yield Text(
             f"note: {part(alone, len(points), 'configuration', 'has', 'have')} no other of the same work "
-            "(problem, mode, precision and parameters), so nothing is compared with it",
+            f"({same} and parameters), so nothing is compared with it",
             "  ",
         )
     yield from mixed_output(cases)

@@ -1,13 +1,26 @@
-"""Correctness: the deviation of the outputs from the float64 reference."""
+"""Correctness: the deviation of the outputs from the float64 reference, at the small size of the check."""
 
 from collections.abc import Mapping
+from math import log2
 
 from benchmarker import Metric, Record, hookimpl
 
 
 @hookimpl
 def derive_metrics(record: Record) -> Mapping[str, Metric]:
-    """Return the largest relative error (2-norm) of any output, at the small size of the check."""
+    """Return the largest errors of any output and of any of its elements, and how many bits of the latter are right.
+
+    `error` is relative in the 2-norm, `componentwise_error` is |Ĉ − C| ÷ (|A|·|B|), and `effective_bits` are −log₂ of
+    that; 0 if no bit is right.
+    """
     check = record.check
     reason = None if check else record.reasons.get("check", "not checked")
-    return {"numeric_error": Metric(check.error if check else None, "1", "lower", reason)}
+    by_element = check.componentwise if check else None
+    no_elements = None if by_element else reason or "its outputs are not sums of products, as those of gemm are"
+    bits = max(0.0, -log2(by_element.error)) if by_element and by_element.error else None
+    no_bits = None if bits is not None else no_elements or "no error was found"
+    return {
+        "error": Metric(check.error if check else None, "1", "lower", reason),
+        "componentwise_error": Metric(by_element.error if by_element else None, "1", "lower", no_elements),
+        "effective_bits": Metric(bits, "bit", "higher", no_bits),
+    }

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from msgspec import Meta
@@ -11,6 +11,14 @@ from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, hookimpl
 
 INPUTS: dict[Mode, tuple[str, ...]] = {"inference": ("a", "b"), "forward_backward": ("a", "b", "dc")}
 """Inputs of a step, by mode."""
+WIDE = 5.0
+"""Entries of a wide range are normally distributed times exp(`WIDE`·N(0, 1)).
+
+That is how test matrices of a wide range of exponents are made for emulated products (φ in Ootomo, Ozaki and Yokota,
+"DGEMM on integer matrix multiplication unit", 2024); theirs are not as wide.
+"""
+NOT_WIDE = ({"range": "wide", "precision": "fp16"}, {"range": "wide", "precision": "int8"})
+"""Precisions that cannot hold a wide range: fp16 ends at 65,504, and integers are drawn over their whole range."""
 OUTPUTS = ("c", "da", "db")
 """Outputs of a step, in order; without the backward pass, only the first."""
 
@@ -23,6 +31,7 @@ class Gemm(Problem):
     accelerator = {"m": 8192, "n": 8192, "k": 8192}
     cache = "rotate"
     reads = INPUTS
+    sums_products = True
     cost_formula = (
         "flops = 2·M·N·K·batch, three times that with backward\n"
         "bytes = A, B and C once, with backward also their gradients"
@@ -34,13 +43,21 @@ class Gemm(Problem):
     batch_size: Annotated[int, Meta(ge=1, description="products per step")] = 1
     transpose_a: Annotated[bool, Meta(description="A is stored as [K, M]")] = False
     transpose_b: Annotated[bool, Meta(description="B is stored as [N, K]")] = False
+    range: Annotated[
+        Literal["normal", "wide"],
+        Meta(
+            description="entries: normally distributed; or wide, these times exp(5·N(0, 1)), which shows whether each "
+            "element of a product is right"
+        ),
+    ] = "normal"
 
     def title(self, mode: Mode) -> str:
-        """Return M×N×K, and as in BLAS which of A and B are transposed, if any: `GEMM 16×4096×4096 NT`."""
+        """Return M×N×K, as in BLAS which of A and B are transposed, if any, and a wide range: `GEMM 16×96×96 NT`."""
         layout = "".join("NT"[each] for each in (self.transpose_a, self.transpose_b))
         batch = f" B={self.batch_size}" * (self.batch_size > 1)
         backward = " fwd+bwd" * (mode == "forward_backward")
-        return f"GEMM{batch} {self.m}×{self.n}×{self.k}{f' {layout}' * ('T' in layout)}{backward}"
+        wide = " wide" * (self.range == "wide")
+        return f"GEMM{batch} {self.m}×{self.n}×{self.k}{f' {layout}' * ('T' in layout)}{wide}{backward}"
 
     def scopes(self, mode: Mode) -> Mapping[str, int]:
         """Return the product, the only part."""
@@ -57,7 +74,7 @@ class Gemm(Problem):
         return Cost(3 * product_flops, self.batch_size * 2 * (inputs * item + outputs_bytes), self.batch_size)
 
     def data(self, precision: str, rng: np.random.Generator, batches: int) -> Data:
-        """Draw A, B and the gradient of C: normally distributed, or for int8 uniform over its whole range."""
+        """Draw A, B and the gradient of C, of a normal or wide `range`; for int8 uniform over its whole range."""
         shapes = {
             "a": (self.k, self.m) if self.transpose_a else (self.m, self.k),
             "b": (self.n, self.k) if self.transpose_b else (self.k, self.n),
@@ -68,7 +85,11 @@ class Gemm(Problem):
             full = shape if self.batch_size == 1 else (self.batch_size, *shape)
             if precision == "int8":
                 return rng.integers(-128, 128, full, dtype=np.int8)
-            return rng.standard_normal(full, dtype=np.float64 if precision == "fp64" else np.float32)
+            dtype = np.float64 if precision == "fp64" else np.float32
+            entries = rng.standard_normal(full, dtype=dtype)
+            if self.range == "wide":
+                entries *= np.exp(dtype(WIDE) * rng.standard_normal(full, dtype=dtype))
+            return entries
 
         return Data({}, tuple({name: draw(shape) for name, shape in shapes.items()} for _ in range(batches)))
 

@@ -10,13 +10,13 @@ from jax import Array
 
 from benchmarker import FLOATS, PRECISIONS, Case, Data, Mode, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
-from benchmarker_problems.gemm import INPUTS, OUTPUTS, Gemm, transposed
+from benchmarker_problems.gemm import INPUTS, NOT_WIDE, OUTPUTS, Gemm, transposed
 
 
 @hookimpl
 def describe_workload() -> Support:
     """Return the types of each mode; int8 has no gradient."""
-    return Support({"inference": (*FLOATS, "int8"), "forward_backward": FLOATS})
+    return Support({"inference": (*FLOATS, "int8"), "forward_backward": FLOATS}, exclusions=NOT_WIDE)
 
 
 def step_function(problem: Gemm, precision: str, mode: Mode) -> Callable[..., tuple[Array, ...]]:

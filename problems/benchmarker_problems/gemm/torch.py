@@ -9,13 +9,13 @@ from torch import Tensor
 
 from benchmarker import FLOATS, PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
-from benchmarker_problems.gemm import INPUTS, OUTPUTS, Gemm, transposed
+from benchmarker_problems.gemm import INPUTS, NOT_WIDE, OUTPUTS, Gemm, transposed
 
 
 @hookimpl
 def describe_workload() -> Support:
     """Return the types of each mode; int8 has no gradient."""
-    return Support({"inference": (*FLOATS, "int8"), "forward_backward": FLOATS})
+    return Support({"inference": (*FLOATS, "int8"), "forward_backward": FLOATS}, exclusions=NOT_WIDE)
 
 
 def _int8_product(a_MK: Tensor, b_KN: Tensor) -> Tensor:

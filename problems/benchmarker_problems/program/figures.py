@@ -16,7 +16,7 @@ OF_SYSTEM = ("user_time_s", "system_time_s", START_TIME)
 """Figures of every program: processor time of it and of what it waited for, and the time of an empty program."""
 TAKEN = re.compile(
     r"mfu(_measured)?|mbu(_measured)?|roof_share|times_predicted|contention|imbalance|communication|straggler_score"
-    r"|numeric_error|(communication|waiting)_share"
+    r"|(componentwise_)?error|effective_bits|(communication|waiting)_share"
     r"|(ttft|tpot|e2e|compile|enqueue|load_latency|predicted\w*|itl_p\d+|step_time_\w+)_s"
     r"|\w*(_per_s|_per_user|peak_bytes|rss_bytes)"
 )

@@ -6,11 +6,12 @@ import msgspec
 import pytest
 from support.records import make_record
 
-from benchmarker import UserError
-from benchmarker.comparing.pareto import front
+from benchmarker import PRECISIONS, UserError
+from benchmarker.comparing.pareto import by_work, front
 from benchmarker.files import atomic
 from benchmarker.hooks.cases import Cases
 from benchmarker.hooks.metrics import load_metrics
+from benchmarker.records.record import Check, Componentwise
 
 METRICS = ["samples_per_s", "host_peak_rss_bytes"]
 
@@ -41,6 +42,44 @@ def test_what_lacks_a_metric_is_counted():
     assert front(Cases.of(records), ["device_peak_bytes"], load_metrics()).points == ()
     with pytest.raises(UserError, match="no metric is named 'speed'; there are: "):
         front(Cases.of(records), ["speed"], load_metrics())
+
+
+def checked(precision, step_s, error, componentwise=None):
+    plain = make_record(step_s, case={"precision": precision}, design={"case_number": [*PRECISIONS].index(precision)})
+    return msgspec.structs.replace(plain, check=Check(error, "x", 1.0, True, componentwise=componentwise))
+
+
+def test_precisions_are_compared_by_their_error():
+    """fp64 is the most accurate, bf16 the fastest, and tf32 here neither faster nor better than fp32."""
+    records = [
+        checked("fp64", 4.0, 1e-16),
+        checked("fp32", 2.0, 1e-7),
+        checked("tf32", 2.0, 1e-4),
+        checked("bf16", 1.0, 1e-3),
+        checked("int8", 0.5, 0.0),  # of integers, which are other data
+    ]
+    metrics = ["samples_per_s", "error"]
+    floats, integers = by_work(Cases.of(records), metrics)
+    assert [point.optimal for point in front(floats, metrics, load_metrics()).points] == [True, True, False, True]
+    assert len(integers) == 1
+    assert len(by_work(Cases.of(records), METRICS)) == 5
+
+
+@pytest.mark.parametrize(("error", "bits"), [(2**-50, 50), (2.0, 0)])
+def test_bits_are_those_of_the_error_by_element(error, bits):
+    record = checked("fp64", 1.0, 1e-16, Componentwise(error, "x", 1.0))
+    derived = load_metrics()(record)
+    assert (derived["effective_bits"].value, derived["componentwise_error"].value) == (bits, error)
+
+
+def test_bits_are_null_where_nothing_is_wrong_or_known():
+    reasons = {
+        "no error was found": Componentwise(0.0, "x", 1.0),
+        "its outputs are not sums of products, as those of gemm are": None,
+    }
+    for reason, componentwise in reasons.items():
+        bits = load_metrics()(checked("fp64", 1.0, 0.0, componentwise))["effective_bits"]
+        assert (bits.value, bits.reason) == (None, reason)
 
 
 def test_the_command(cli, tmp_path):

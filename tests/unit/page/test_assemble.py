@@ -437,7 +437,7 @@ def test_errors_that_are_rounding_are_not_drawn_against_each_other(page_of, plac
         msgspec.structs.replace(each, check=Check(errors[each.case.framework == "two"], "out", 1.9e-6, True))
         for each in two(A, A)
     ]
-    assert ("pareto-numeric_error-0" in parts(page_of(place(records)))) is drawn
+    assert ("pareto-error-0" in parts(page_of(place(records)))) is drawn
 
 
 def test_the_top_says_which_of_two_factors_is_compared(page_of, place, two):

@@ -43,6 +43,7 @@ def test_every_parameter_of_a_case_is_decided():
         "batch_size": 1,
         "transpose_a": False,
         "transpose_b": False,
+        "range": "normal",
     }
 
 

@@ -73,7 +73,7 @@ def test_what_is_null_has_a_reason(derive, plain):
 def test_a_failed_trial_has_no_figures_but_reasons(recorded, derive):
     (record,) = recorded("--fault=wrong")
     metrics = dict(derive(msgspec.convert(record, Record)))
-    assert metrics.pop("numeric_error").value == pytest.approx(0.5)  # it is what the trial failed for
+    assert metrics.pop("error").value == pytest.approx(0.5)  # it is what the trial failed for
     assert all(metric.value is None for metric in metrics.values())
     assert all(metric.reason for metric in metrics.values())
 
@@ -83,7 +83,7 @@ def test_every_metric_has_a_direction_and_a_unit(derive, plain):
     of_profile = {"communication_share", "waiting_share"}
     shares |= {"contention", "imbalance", "communication", "straggler_score"}
     for name, metric in derive(msgspec.convert(plain, Record)).items():
-        assert (metric.unit == "1") == (name in {*shares, *of_profile, "numeric_error", "times_predicted"})
+        assert (metric.unit == "1") == (name in {*shares, *of_profile, "error", "times_predicted"})
         higher = name in shares or metric.unit.endswith(("/s", "/J"))
         assert metric.better == ("higher" if higher else "lower"), name
 

@@ -13,6 +13,7 @@ from benchmarker.planning.cases import command_line
 from benchmarker.procurement.evidence import Formulas
 from benchmarker.records import reading
 from benchmarker.records.profile import Exchange
+from benchmarker.records.record import Componentwise
 
 FIXTURES = Path(__file__).parents[2] / "fixtures/records"
 
@@ -72,6 +73,16 @@ def test_the_bound_of_a_short_type_is_recomputed(problem, output, precision):
     assert differences(changed(record, "check", bound=1.001 * bound)) == []
     told = f"check.bound is 0.125, but the problem's formula gives {bound}"
     assert [text for _, text in differences(changed(record, "check", bound=0.125))] == [told]
+
+
+def test_the_bound_by_element_is_recomputed():
+    record = of("gemm", output="c", precision="fp64")
+    for stored, told in (
+        (32 * 2**-53, []),
+        (0.5, [f"check.componentwise.bound is 0.5, but the problem's formula gives {32 * 2**-53}"]),
+    ):
+        by_element = changed(record, "check", componentwise=Componentwise(0.0, "c", stored))
+        assert [text for _, text in differences(by_element)] == told
 
 
 def test_a_bound_that_takes_too_much_work_is_not_recomputed():

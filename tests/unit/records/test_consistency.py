@@ -144,6 +144,11 @@ CHANGES = [
     ("interference.duration_s", 0.5, "its blocks take 1 s, but the timed part 500 ms"),
     ("check.error", 1.0, "its check is ok, but the error is 1 of"),
     ("check.ok", False, "it succeeded, but its check did not"),
+    (
+        "check.componentwise",
+        {"error": 1.0, "output": "c", "bound": 0.5},
+        "and 1 of 0.5",
+    ),
     ("design.partner", "another", "its design is 'rounds', but its partner is another"),
     ("design.partner_first", [True], "the order of 1 pairs of blocks is known, but there are 0"),
     ("run_id", "20991231T235959.000000-00000000", "its trial_id is older than its run_id"),

@@ -132,7 +132,7 @@ def test_metrics_by_hand():
     assert derived["mfu_measured"].value == pytest.approx(0.5)
     assert derived["mbu_measured"].value == derived["roof_share"].value == pytest.approx(2.0)
     assert derived["bytes_per_s"].value == pytest.approx(4.0)
-    assert derived["numeric_error"].value == 0.0
+    assert derived["error"].value == 0.0
     assert derived["mfu"].value is None
     assert "vendor" in derived["mfu"].reason
 
@@ -157,7 +157,7 @@ def test_metrics_without_a_ceiling_or_a_timed_block_are_null_with_a_reason():
     failed = make_record(
         status="failed", error=FAILURE, blocks=None, cost=None, check=None, reasons=make_record().reasons | LACKING
     )
-    for name in ("mfu", "mfu_measured", "mbu", "mbu_measured", "roof_share", "bytes_per_s", "numeric_error"):
+    for name in ("mfu", "mfu_measured", "mbu", "mbu_measured", "roof_share", "bytes_per_s", "error"):
         assert load_metrics()(failed)[name].value is None
         assert load_metrics()(failed)[name].reason
 

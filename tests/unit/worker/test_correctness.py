@@ -10,12 +10,13 @@ from benchmarker.worker.correctness import (
     check,
     compare,
     compare_gradients,
+    componentwise_error,
     element_error,
     relative_error,
-    to_type,
     unlike_weights,
     worst_of,
 )
+from benchmarker.worker.rounding import to_type
 
 CASE = Case(problem="p", framework="f", device="cpu", params={})
 TRAINING = Case(problem="p", framework="f", device="cpu", params={}, mode="training")
@@ -129,6 +130,82 @@ def test_one_product_too_few_is_found(product, precision):
     found = checked(a[:, 1:] @ b[1:], precision)
     assert not found.ok
     assert found.error > 10 * found.bound
+
+
+class Products(Product):
+    """Whose elements are sums of products, with the bound of the precision."""
+
+    sums_products = True
+    numerics = Problem.numerics
+
+    def reference(self, data, mode):
+        for batch in data.batches:
+            yield self.step({}, {name: value + 0.0 for name, value in batch.items()}, mode)
+
+
+def by_element(a, b, value, precision="fp64"):
+    case = msgspec.structs.replace(CASE, precision=precision)
+    return check(Workload(lambda: {"c": value}, dict), Data({}, ({"a": a, "b": b},)), Products(), case)
+
+
+def test_the_error_of_an_element_is_a_share_of_its_absolute_products():
+    """c = (1·3 − 2·1, 8): the error of the first is a share of 3 + 2; it is nothing in the norm beside 2⁴⁰."""
+    a, b = np.array([[1.0, -2.0], [2.0**40, 0.0]]), np.array([[3.0], [1.0]])
+    value = np.array([[1 + 1e-9], [3 * 2.0**40]])
+    assert componentwise_error(value, a @ b, np.abs(a) @ np.abs(b)) == pytest.approx(1e-9 / 5)
+    found = by_element(a, b, value)
+    assert found.error < found.bound == 32 * 2**-53
+    wrong = found.componentwise
+    assert (wrong.error, wrong.output, wrong.bound) == (pytest.approx(1e-9 / 5), "c", 32 * 2**-53)
+    assert (found.ok, wrong.place) == (False, "[0, 0] is 1.000000001, not 1")
+    assert by_element(a, b, a @ b).ok
+    assert by_element(a, b, a @ b).componentwise.place == ""
+
+
+def test_an_element_without_products_and_one_that_is_not_finite():
+    assert componentwise_error(np.array([0.5]), np.zeros(1), np.zeros(1)) == 0.5
+    assert componentwise_error(np.array([np.inf]), np.ones(1), np.ones(1)) == sys.float_info.max
+
+
+def test_integers_are_right_by_element_too():
+    """int8 has −128, and no 128."""
+    a, b = np.array([[-128, 1]], np.int8), np.array([[127], [1]], np.int8)
+    exact = a.astype(float) @ b.astype(float)
+    assert by_element(a, b, exact, "int8").componentwise.error == 0
+    off = by_element(a, b, exact + 1, "int8").componentwise
+    assert (off.error, off.bound) == (pytest.approx(1 / (128 * 127 + 1)), 0)
+
+
+def test_the_worst_element_may_be_of_another_output_than_the_worst_norm():
+    class Both(Products):
+        def step(self, weights, batch, mode):
+            return {"c": batch["a"] @ batch["b"], "d": batch["b"].T @ batch["a"].T}
+
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((40, 9)), rng.standard_normal((9, 30))
+    outputs = {"c": a @ b * (1 + 1e-13), "d": (a @ b).T.copy()}
+    outputs["d"][3, 4] += 1e-12
+    case = msgspec.structs.replace(CASE, precision="fp64")
+    found = check(Workload(lambda: outputs, dict), Data({}, ({"a": a, "b": b},)), Both(), case)
+    assert (found.output, found.componentwise.output, found.ok) == ("c", "d", False)
+
+
+def test_problems_of_other_outputs_have_no_error_by_element(product):
+    checked, a, b = product
+    assert checked(a @ b, "fp64").componentwise is None
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_the_bound_of_an_element_in_a_short_type_is_twice_that_of_rounding(precision):
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(shape, np.float32) for shape in ((64, 48), (48, 56)))
+    own = [to_type(each.astype(np.float64), precision) for each in (a, b)]
+    rounded = to_type(own[0] @ own[1], precision)
+    found = by_element(a, b, rounded, precision)
+    assert found.componentwise.error == pytest.approx(found.componentwise.bound / 2)
+    assert found.ok
+    sums = np.abs(a.astype(np.float64)) @ np.abs(b.astype(np.float64))
+    assert not by_element(a, b, rounded + 2 * found.componentwise.bound * sums, precision).ok
 
 
 def test_a_reference_that_leaves_the_emulated_arithmetic_has_rounded_inputs_and_outputs():

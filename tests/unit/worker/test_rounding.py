@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarker import PRECISIONS, Data
-from benchmarker.worker.correctness import Rounded, result_type, rounded, to_type
+from benchmarker.worker.rounding import Rounded, result_type, rounded, to_type
 
 VALUES = np.random.default_rng(0).standard_normal(1000) * 10.0 ** np.arange(-1, 4).repeat(200)
 
