@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from math import ceil
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -10,7 +11,7 @@ class Precision:
 
     `parameter` is the type of weights and inputs, `compute` that of the factors of a matrix product,
     `accumulate` that of its sums. `lowest` classifies a result in comparisons: it is the type with the
-    largest unit roundoff among `parameter` and `compute`.
+    largest unit roundoff among `parameter` and `compute`, also if it is hidden in products.
     """
 
     name: str
@@ -19,6 +20,14 @@ class Precision:
     accumulate: str
     stated_bound: float | None = None
     """The bound of a problem that states its own."""
+    slices: int = 0
+    """Number of int8 matrices that stand for each factor of a product in fp64, whose products are exact and added up.
+
+    That is the Ozaki scheme on integers: Ootomo, Ozaki and Yokota, "DGEMM on integer matrix multiplication unit", 2024.
+    """
+
+    scale: Literal["", "tensor", "row"] = ""
+    """What shares a scale of numbers in a type of few exponents: a whole matrix, or a row of A and a column of B."""
 
     @property
     def lowest(self) -> str:
@@ -60,22 +69,26 @@ class Precision:
         """
         if self.stated_bound is not None:
             return self.stated_bound
-        return 0.0 if self.lowest == "int8" else 32 * UNIT_ROUNDOFF[self.accumulate]
+        return 0.0 if self.accumulate == "int32" else 32 * UNIT_ROUNDOFF[self.accumulate]
 
 
 # Half the distance from 1 to the next number, 2**-p for p significand bits (IEEE 754-2019, table 3.5; bfloat16 8
-# bits, TensorFloat-32 11 bits: NVIDIA A100 whitepaper, 2020). Integers have no roundoff; they rank as the coarsest.
+# bits, TensorFloat-32 11 bits: NVIDIA A100 whitepaper, 2020; E4M3 4 bits and E5M2 3 bits: OCP 8-bit Floating Point
+# Specification, revision 1.0, 2023). Integers have no roundoff; they rank as the coarsest.
 UNIT_ROUNDOFF = {
     "fp64": 2.0**-53,
     "fp32": 2.0**-24,
     "tf32": 2.0**-11,
     "fp16": 2.0**-11,
     "bf16": 2.0**-8,
+    "fp8_e4m3": 2.0**-4,
+    "fp8_e5m2": 2.0**-3,
     "int8": 1.0,
     "int4": 1.0,
 }
 
-ITEM_BYTES: dict[str, float] = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "int8": 1, "int4": 0.5}
+ITEM_BYTES: dict[str, float] = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
+ITEM_BYTES |= {"fp8_e4m3": 1, "fp8_e5m2": 1, "int8": 1, "int4": 0.5}
 
 PRECISIONS = {
     precision.name: precision
@@ -85,12 +98,19 @@ PRECISIONS = {
         Precision("tf32", "fp32", "tf32", "fp32"),
         Precision("bf16", "bf16", "bf16", "fp32"),
         Precision("fp16", "fp16", "fp16", "fp32"),
+        Precision("fp8_e4m3", "fp8_e4m3", "fp8_e4m3", "fp32", scale="tensor"),
+        Precision("fp8_e5m2", "fp8_e5m2", "fp8_e5m2", "fp32", scale="tensor"),
+        Precision("fp8_e4m3_row", "fp8_e4m3", "fp8_e4m3", "fp32", scale="row"),
+        Precision("fp8_e5m2_row", "fp8_e5m2", "fp8_e5m2", "fp32", scale="row"),
         Precision("int8", "int8", "int8", "int32"),
+        *(Precision(f"fp64_int8x{count}", "fp64", "int8", "fp64", slices=count) for count in range(6, 11)),
         Precision("mixed_bf16", "fp32", "bf16", "fp32"),
         Precision("mixed_fp16", "fp32", "fp16", "fp32"),
     )
 }
-FLOATS = tuple(name for name, types in PRECISIONS.items() if types.bound and not types.is_mixed)
+FLOATS = tuple(
+    name for name, types in PRECISIONS.items() if types.bound and not (types.is_mixed or types.slices or types.scale)
+)
 """Precisions of one floating-point type; tf32 is that of products only, whose factors are stored in fp32."""
 STORED_FLOATS = tuple(name for name in FLOATS if PRECISIONS[name].parameter == name)
 """Those of a type in which arrays are stored: the others differ only in products."""

@@ -7,7 +7,7 @@ Values are frozen, and data flows in one direction: a `Case` defines what to run
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -259,7 +259,8 @@ class Problem(ABC):
 
         Its bound is a relative error at which an output counts as correct in any case. If weights, inputs or factors
         have a shorter type than the sums, a check allows what rounding them does to the reference. A problem in which
-        this depends on chance states a larger bound, and why.
+        this depends on chance states a larger bound, and why. Raises `UserError` if the precision cannot hold the
+        problem's numbers.
         """
         return PRECISIONS[precision]
 
@@ -279,6 +280,13 @@ class Problem(ABC):
         weights = in_float64(data.weights)
         for batch in data.batches:
             yield self.step(weights, in_float64(batch), mode)
+
+    def deviations(self, data: Data, mode: Mode, precision: str) -> Iterable[Arrays] | None:
+        """Return how far off each element of the outputs of successive steps may be, apart from rounding of sums.
+
+        None in arithmetic in which rounding to the types of the precision says it.
+        """
+        return None
 
     def step(self, weights: Arrays, batch: Arrays, mode: Mode) -> Arrays:
         """Return the outputs of a step in NumPy, in the type of its arguments; training changes the weights in place.

@@ -39,9 +39,13 @@ class Peak(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return device_name == self.name or any(re.fullmatch(pattern, device_name) for pattern in self.names)
 
     def products_per_s(self, precision: str) -> float | None:
-        """Return the peak FLOP/s of matrix products in a precision, in any unit of the device, or None if unknown."""
+        """Return the peak FLOP/s of matrix products in a precision, in any unit of the device, or None if unknown.
+
+        Vendors state one for all formats of fp8.
+        """
         compute = PRECISIONS[precision].compute if precision in PRECISIONS else precision
-        rates = [rate for name, rate in self.flop_per_s.items() if name.removesuffix("_matrix") == compute]
+        kind = compute.partition("_")[0]
+        rates = [rate for name, rate in self.flop_per_s.items() if name.removesuffix("_matrix") == kind]
         return max(rates, default=None)
 
 

@@ -1,4 +1,4 @@
-"""Draw comparisons, rooflines and scaling as image files."""
+"""Draw comparisons, rooflines, scaling and trade-offs as image files."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from benchmarker.comparing.matching import Match
+    from benchmarker.comparing.pareto import Candidate
     from benchmarker.comparing.scaling_results import Series
     from benchmarker.roofline.model import Level, Roofline
 
@@ -139,6 +140,38 @@ def speedups(found: Sequence[Series], path: Path) -> None:
         axes.set_title(_plain(textwrap.shorten(shared, 100, placeholder=" …")), fontsize="small", loc="left")
         axes.grid(which="both", alpha=0.2)
         axes.figure.legend(loc="outside lower left", fontsize="small")
+
+
+def frontiers(fronts: Sequence[Sequence[tuple[str, Candidate[Any]]]], metrics: Sequence[str], path: Path) -> None:
+    """Draw the first of two metrics over the second: the configurations of each work, with their names.
+
+    Optimal ones are filled and joined. An axis is logarithmic if its values differ by more than a factor of 30; zeros
+    are then at its end. Raises `UserError` like `boxes`, and if there are more or fewer metrics.
+    """
+    if len(metrics) != 2:
+        raise UserError(f"a plot has two axes; name two metrics, not {len(metrics)}: {', '.join(metrics)}")
+    with _drawing(path, height=5.5) as axes:
+        for number, front in enumerate(fronts):
+            color = _COLORS[number] if number < len(_COLORS) else _REST
+            for name, point in front:
+                y, x = point.values
+                axes.plot(x, y, "o", color=color, fillstyle="full" if point.optimal else "none")
+                axes.annotate(_plain(name), (x, y), (5, 3), textcoords="offset points", fontsize="small")
+            line = sorted((x, y) for y, x in (point.values for _, point in front if point.optimal))
+            axes.plot(*zip(*line, strict=True), color=color, linewidth=1)
+        of_axes = zip(*(point.values for front in fronts for _, point in front), strict=True)
+        for values, name, which in zip(of_axes, metrics, ("y", "x"), strict=True):
+            sizes = [abs(value) for value in values if value]
+            scaled, limited = getattr(axes, f"set_{which}scale"), getattr(axes, f"set_{which}lim")
+            if sizes and max(sizes) > 30 * min(sizes):
+                if 0 in values:
+                    scaled("symlog", linthresh=min(sizes))
+                    limited(min(*values, -min(sizes) / 2), 2 * max(values))
+                else:
+                    scaled("log")
+            getattr(axes, f"set_{which}label")(name)
+        axes.margins(0.1)
+        axes.grid(alpha=0.2)
 
 
 @contextmanager

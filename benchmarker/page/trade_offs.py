@@ -36,8 +36,8 @@ def fronts(study: Study) -> Section | None:
     lead = (
         "Only configurations of the same work are compared: problem, mode, precision and parameters are equal. One is "
         "Pareto-optimal if no other is at least as good in both metrics and better in one. Against the error, all "
-        "precisions are compared with each other. Medians over trials are "
-        "compared; their uncertainty is not taken into account."
+        "precisions are compared with each other. Medians over trials are compared; their uncertainty is not taken "
+        "into account."
     )
     return Section("pareto", "Trade-offs", (lead,), tuple(parts)) if parts else None
 
@@ -81,9 +81,9 @@ def _table(study: Study, points: Sequence[Candidate[Group]], metric: str, unit: 
 
 
 def _is_rounding(groups: Sequence[Group]) -> bool:
-    """Whether all errors of the same work are so small that they differ by rounding to the same type only."""
+    """Whether all errors of the same work are so small that they differ by rounding in the same precision only."""
     records = [record for group in groups for record in group.ok]
-    return len({record.types.lowest for record in records if record.types}) == 1 and all(
+    return len({record.case.precision for record in records}) == 1 and all(
         record.check.error <= ROUNDOFFS * UNIT_ROUNDOFF[record.types.lowest]
         for record in records
         if record.check and record.types

@@ -63,6 +63,7 @@ def make_case(asked: CaseRequest, kind: type[Problem], framework: str, ability: 
     _refuse_unsupported(asked, framework, device, ability.support, {**values, "parallel": parallel})
     problem = parameters.convert(kind, values)
     divided(problem, 1 if asked.independent else asked.devices, parallel).refuse(asked.mode)
+    problem.numerics(asked.mode, asked.precision)
     measuring = asked.measuring
     if measuring.wants_power and measuring.power_min_s >= measuring.timeout_s:
         raise UserError(

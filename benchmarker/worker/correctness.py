@@ -229,11 +229,19 @@ def bounds_of(
     That is the bound of the problem. Where weights, inputs or factors have a shorter type than the sums, it is `MARGIN`
     times the error of the reference itself in this type, from the same data, if that is larger. Gradients of weights of
     the same kind, such as all kernels or all biases, have the largest error of any of them in common, and outputs of a
-    few numbers that of all outputs. If there are no others, `ROUNDOFFS` are allowed. Given the `sums` of
-    absolute products of the reference, errors are those of single elements.
+    few numbers that of all outputs. If there are no others, `ROUNDOFFS` are allowed. In arithmetic of which the problem
+    states the `deviations`, these are added to its bound. Given the `sums` of absolute products of the reference,
+    errors are those of single elements.
     """
     least, types = problem.numerics(case.mode, case.precision).bound, PRECISIONS[case.precision]
     bounds = {name: least for expected in exact_steps for name in expected}
+    if (deviations := problem.deviations(data, case.mode, case.precision)) is not None:
+        for step, (off, expected) in enumerate(zip(deviations, exact_steps, strict=False)):
+            for name, exact in expected.items():
+                share = off[name] / _or_1(sums[step][name]) if sums else off[name] / (np.linalg.norm(exact) or 1.0)
+                error = float(np.max(share) if sums else np.linalg.norm(share))
+                bounds[name] = max(bounds[name], least + error)
+        return bounds
     if not types.is_short:
         return bounds
     errors: defaultdict[str, float] = defaultdict(float)

@@ -31,7 +31,15 @@ def test_a_trial_that_works(cli, tmp_path):
     assert first["status"] == "ok"
     assert len(first["blocks"]["duration_ns"]) == 5
     assert 2 <= first["blocks"]["steps_per_block"] <= 10  # a step of 1 ms or more, a block of at least 10 ms
-    check = {"error": 0.0, "output": "x", "bound": 32 * 2**-24, "ok": True, "against": "reference", "place": ""}
+    check = {
+        "error": 0.0,
+        "output": "x",
+        "bound": 32 * 2**-24,
+        "ok": True,
+        "against": "reference",
+        "place": "",
+        "componentwise": None,
+    }
     assert first["check"] == check
     assert first["software"]["libraries"] == {"toy": "1.0"}
     assert first["reasons"]["cost.tokens"] == "nap has no tokens"

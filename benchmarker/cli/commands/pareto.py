@@ -10,12 +10,12 @@ import click
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import ALL, Output, output_options
 from benchmarker.cli.options.results import mixed_output, pool_option, read_cases, results_argument
-from benchmarker.cli.options.types import names_in
+from benchmarker.cli.options.types import names_in, output_option
 from benchmarker.comparing.diagnosis import executions, skewed
 from benchmarker.comparing.pareto import ERRORS, Candidate, Front, by_work, front
 from benchmarker.display.cases import case_columns
 from benchmarker.display.result import Part, Text
-from benchmarker.formatting import count, part
+from benchmarker.formatting import clean, count, part
 from benchmarker.hooks.cases import Cases, Configuration
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.records import store
@@ -32,10 +32,11 @@ from benchmarker.tables.table import Column, Table, number
     show_default=True,
     help="Metrics that `show` prints; each is judged in its better direction.",
 )
+@output_option("Write a plot of two metrics: .png, .svg or .pdf.")
 @pool_option
 @store.uncollected()
 @output_options(top=ALL)
-def command(results: tuple[Path, ...], names: str, pool: bool, wide: bool) -> Output:
+def command(results: tuple[Path, ...], names: str, output: Path | None, pool: bool, wide: bool) -> Output:
     """Mark the Pareto-optimal configurations.
 
     A configuration is Pareto-optimal if no other one of the same work (problem, mode, precision and parameters) is at
@@ -64,6 +65,13 @@ def command(results: tuple[Path, ...], names: str, pool: bool, wide: bool) -> Ou
         for group in fronts
         for point in group.points
     ]
+    if output:
+        from benchmarker.page.plots import frontiers
+
+        words = iter(case_columns([point.configuration.factors for point, _ in points], wide=False).words)
+        named = [[(next(words), point) for point, of_work in points if of_work is each] for each in fronts]
+        frontiers([each for each in named if each], metrics, output)
+        click.echo(clean(f"plot: {output}"), err=True)
     return Output(
         _parts(points, cases, metrics, sum(group.left_out for group in fronts), wide=wide),
         data,

@@ -61,6 +61,8 @@ DTYPES = {
     "tf32": jnp.float32,
     "bf16": jnp.bfloat16,
     "fp16": jnp.float16,
+    "fp8_e4m3": jnp.float8_e4m3fn,
+    "fp8_e5m2": jnp.float8_e5m2,
     "int8": jnp.int8,
     "int4": jnp.int4,
 }
@@ -168,7 +170,7 @@ def make_framework(device: str, precision: str, threads: int | None, profiling: 
         jax.config.update("jax_enable_compilation_cache", False)  # the profiler finds no scopes in what it holds
     jax.config.update("jax_platforms", device if device == "cpu" else f"{device},cpu")
     jax.config.update("jax_traceback_filtering", "off")  # its hint would end up in every message
-    jax.config.update("jax_enable_x64", precision == "fp64")
+    jax.config.update("jax_enable_x64", PRECISIONS[precision].parameter == "fp64")
     jax.config.update("jax_default_matmul_precision", "tensorfloat32" if precision == "tf32" else "highest")
     return JaxFramework(device, devices)
 

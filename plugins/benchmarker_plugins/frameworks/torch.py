@@ -60,11 +60,13 @@ DTYPES = {
     "tf32": torch.float32,
     "bf16": torch.bfloat16,
     "fp16": torch.float16,
+    "fp8_e4m3": torch.float8_e4m3fn,
+    "fp8_e5m2": torch.float8_e5m2,
     "int8": torch.int8,
 }
 """The PyTorch type of each type's name in `benchmarker.Precision`."""
 _SUPPORTED = tuple(name for name, types in PRECISIONS.items() if types.compute in DTYPES)
-_WITHOUT_TF32 = tuple(name for name in _SUPPORTED if name != "tf32")
+_ON_CPU = tuple(name for name in _SUPPORTED if name != "tf32")
 
 
 @hookimpl
@@ -74,13 +76,16 @@ def describe_framework() -> FrameworkInfo:
     if torch.cuda.is_available():
         properties = torch.cuda.get_device_properties(0)
         platform = "rocm" if torch.version.hip else "cuda"
-        # TensorFloat-32 came with compute capability 8.0 (NVIDIA A100 whitepaper, 2020).
-        has_tf32 = platform == "cuda" and properties.major >= 8
+        # TensorFloat-32 came with compute capability 8.0 (NVIDIA A100 whitepaper, 2020), fp8 with 8.9 (NVIDIA Ada GPU
+        # architecture whitepaper, 2022).
+        capability = (properties.major, properties.minor) if platform == "cuda" else (0, 0)
+        lacks = {"tf32"} if capability < (8, 0) else set()
+        lacks |= {name for name in _SUPPORTED if PRECISIONS[name].scale} if capability < (8, 9) else set()
         devices.append(
             Device(
                 platform,
                 properties.name,
-                _SUPPORTED if has_tf32 else _WITHOUT_TF32,
+                tuple(name for name in _SUPPORTED if name not in lacks),
                 memory_bytes=properties.total_memory,
                 cache_bytes=properties.L2_cache_size,
                 uuid=f"GPU-{properties.uuid}",
@@ -88,8 +93,8 @@ def describe_framework() -> FrameworkInfo:
                 count=torch.cuda.device_count(),
             )
         )
-    capability = torch.backends.cpu.get_cpu_capability()
-    devices.append(Device("cpu", f"CPU ({capability})", _WITHOUT_TF32, count=None))
+    vectors = torch.backends.cpu.get_cpu_capability()
+    devices.append(Device("cpu", f"CPU ({vectors})", _ON_CPU, count=None))
     return FrameworkInfo(
         name="torch",
         version=str(torch.__version__),

@@ -1,16 +1,20 @@
 """Causal self-attention as in GPT: O = softmax(Q·Kᵀ/√D + mask)·V for every head.
 
+In fp8, Q, K and V are stored with scales, and so are the weights of the values, which are made in fp32 in each step.
+
 Shapes: B batch, T sequence (t for keys), H heads, D head dimension.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Self
 
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import PRECISIONS, Arrays, Cost, Data, Mode, Problem, Work, hookimpl
+from benchmarker import PRECISIONS, Arrays, Cost, Data, Mode, Precision, Problem, Work, hookimpl
+from benchmarker_problems import fp8
+from benchmarker_problems.fp8 import SCALED
 from benchmarker_problems.layers import ImplOption
 from benchmarker_problems.layers import layer as layers
 from benchmarker_problems.layers.data import normal
@@ -19,6 +23,8 @@ from benchmarker_problems.layers.work import RowWork
 
 INPUTS: dict[Mode, tuple[str, ...]] = {"inference": ("q", "k", "v"), "forward_backward": ("q", "k", "v", "d_out")}
 """Inputs of a step, by mode."""
+NOT_SCALED = tuple({"impl": impl, "precision": name} for name in SCALED for impl in ("einsum", "fused"))
+"""Implementations that have no products of fp8 with scales."""
 OUTPUTS = ("out", "d_q", "d_k", "d_v")
 """Outputs of a step, in order; without the backward pass, only the first."""
 
@@ -60,7 +66,8 @@ class Attention(Problem):
         """Count two products forward; the backward pass has two more of the same size for each."""
         item = PRECISIONS[precision].parameter_bytes
         flops = 2 * product_flops(self.batch_size, self.heads, self.seq_len, self.head_dim)
-        moved = 4 * self.batch_size * self.seq_len * self.heads * self.head_dim * item
+        of_output = 4 if PRECISIONS[precision].scale else item
+        moved = self.batch_size * self.seq_len * self.heads * self.head_dim * (3 * item + of_output)
         backward = mode == "forward_backward"
         return Cost(
             flops=3 * flops if backward else flops,
@@ -70,7 +77,12 @@ class Attention(Problem):
         )
 
     def parts(self, mode: Mode, precision: str) -> Mapping[str, Work]:
-        """Return the work of the two products and of the softmax on the scores, or of one part if they are fused."""
+        """Return the work of the two products and of the softmax on the scores, or of one part if they are fused.
+
+        With scales there is no formula: scores have another type than what they are made of.
+        """
+        if PRECISIONS[precision].scale:
+            return {}
         layer = layers.Attention(self.impl, self.heads, self.heads, self.head_dim, self.seq_len, self.seq_len)
         stored = PRECISIONS[precision].parameter
         return layer.parts(RowWork(self.batch_size * self.seq_len, stored, backward=mode == "forward_backward"))
@@ -90,6 +102,35 @@ class Attention(Problem):
         out_BTHD, pullback = attend(batch["q"], batch["k"], batch["v"], impl="einsum", bias_Tt=bias_Tt)
         gradients = pullback(batch["d_out"]) if mode == "forward_backward" else ()
         return dict(zip(OUTPUTS, (out_BTHD, *gradients), strict=False))
+
+    def deviations(self, data: Data, mode: Mode, precision: str) -> Iterable[Arrays] | None:
+        """Return how far off the output in fp8 may be; other arithmetic is rounding."""
+        types = PRECISIONS[precision]
+        if not types.scale:
+            return None
+        exact = self.reference(data, mode)
+        return [
+            {"out": fp8.MARGIN * np.abs(self._in_fp8(batch, types) - step["out"])}
+            for batch, step in zip(data.batches, exact, strict=True)
+        ]
+
+    def _in_fp8(self, batch: Arrays, types: Precision) -> np.ndarray:
+        """Return the output with exact sums of numbers in fp8, and an exact softmax."""
+        factors = self.scaled(batch, types)
+        q_BHTD, k_BHtD, v_BHtD = (numbers * scale.astype(np.float64) for numbers, scale in factors)
+        scores_BHTt = q_BHTD @ k_BHtD.swapaxes(-1, -2) * self.head_dim**-0.5
+        if self.causal:
+            scores_BHTt += causal_bias(self.seq_len, np.float64)
+        weights_BHTt = np.exp(scores_BHTt - scores_BHTt.max(axis=-1, keepdims=True))
+        weights_BHTt /= weights_BHTt.sum(axis=-1, keepdims=True)
+        numbers, scale = fp8.scaled(weights_BHTt, types, -1)
+        out_BHTD: np.ndarray = numbers * scale.astype(np.float64) @ v_BHtD
+        return out_BHTD.transpose(0, 2, 1, 3)
+
+    def scaled(self, batch: Arrays, types: Precision) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Return q, k and v [B, H, T, D] as numbers of fp8, and their scales; a row of v is one of its transpose."""
+        axes = {"q": -1, "k": -1, "v": -2}
+        return [fp8.scaled(batch[name].transpose(0, 2, 1, 3), types, axis) for name, axis in axes.items()]
 
 
 @hookimpl

@@ -3,16 +3,18 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import cycle
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from benchmarker import FLOATS, PRECISIONS, Case, Data, Mode, Support, Workload, hookimpl
+from benchmarker import FLOATS, PRECISIONS, Arrays, Case, Data, Mode, Precision, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
-from benchmarker_problems.attention import INPUTS, OUTPUTS, Attention, product_flops
+from benchmarker_problems.attention import INPUTS, NOT_SCALED, OUTPUTS, Attention, product_flops
+from benchmarker_problems.fp8 import SCALED
+from benchmarker_problems.fp8 import jax as fp8
 from benchmarker_problems.layers import Impl
 
 Kernel = Literal["xla", "cudnn"]
@@ -29,8 +31,9 @@ FUSED_EXCLUSIONS = (
 
 @hookimpl
 def describe_workload() -> Support:
-    """Return every floating-point type, except those that the fused attention does not support."""
-    return Support(dict.fromkeys(INPUTS, FLOATS), exclusions=FUSED_EXCLUSIONS)
+    """Return every floating-point type, except those that the fused attention does not support, and fp8 by products."""
+    precisions: dict[Mode, tuple[str, ...]] = {"inference": (*FLOATS, *SCALED), "forward_backward": FLOATS}
+    return Support(precisions, exclusions=(*FUSED_EXCLUSIONS, *NOT_SCALED))
 
 
 def step_function(problem: Attention, mode: Mode, kernel: Kernel) -> Callable[..., tuple[Array, ...]]:
@@ -50,10 +53,19 @@ def step_function(problem: Attention, mode: Mode, kernel: Kernel) -> Callable[..
 @hookimpl
 def build_workload(framework: JaxFramework, case: Case, problem: Attention, data: Data) -> Workload:
     """Build a step: the attention of one batch; in `forward_backward` also the gradients of q, k and v, by `vjp`."""
-    p, dtype = problem, DTYPES[PRECISIONS[case.precision].parameter]
-    kernel = fused_kernel(case)
-    function = jax.jit(step_function(p, case.mode, kernel))
-    batches = cycle([tuple(framework.put(batch[name], dtype) for name in INPUTS[case.mode]) for batch in data.batches])
+    p, types = problem, PRECISIONS[case.precision]
+    dtype, kernel = DTYPES[types.parameter], fused_kernel(case)
+
+    def scaled_forward(*factors: fp8.Scaled) -> tuple[Array, ...]:
+        return (attend_scaled(*factors, types=types, causal=p.causal),)
+
+    def put(batch: Arrays) -> tuple[Any, ...]:
+        if types.scale:
+            return fp8.put(framework, p.scaled(batch, types), dtype)
+        return tuple(framework.put(batch[name], dtype) for name in INPUTS[case.mode])
+
+    function = jax.jit(scaled_forward if types.scale else step_function(p, case.mode, kernel))
+    batches = cycle([put(batch) for batch in data.batches])
 
     def step() -> tuple[Array, ...]:
         return function(*next(batches))
@@ -105,6 +117,22 @@ def attend(q_BTHD: Array, k_BtKD: Array, v_BtKD: Array, *, impl: Impl, causal: b
         weights_BKRt = weights_BKGTt.reshape(*weights_BKGTt.shape[:2], -1, weights_BKGTt.shape[-1])
         out_BKRD = weights_BKRt @ v_BtKD.swapaxes(1, 2)
         return out_BKRD.reshape(*weights_BKGTt.shape[:4], -1).transpose(0, 3, 1, 2, 4).reshape(shape)
+
+
+def attend_scaled(
+    q_BHTD: fp8.Scaled, k_BHtD: fp8.Scaled, v_BHtD: fp8.Scaled, *, types: Precision, causal: bool
+) -> Array:
+    """Compute attention of numbers in fp8 with scales, in fp32 between and after the products: [B, T, H, D]."""
+    with jax.named_scope("attn_q_k"):
+        k, k_scale = (each.swapaxes(-1, -2) for each in k_BHtD)
+        scores_BHTt = fp8.product(q_BHTD, (k, k_scale)) * q_BHTD[0].shape[-1] ** -0.5
+    with jax.named_scope("attn_softmax"):
+        if causal:
+            visible_Tt = jnp.tril(jnp.ones(scores_BHTt.shape[-2:], bool))
+            scores_BHTt = jnp.where(visible_Tt, scores_BHTt, -jnp.inf)
+        weights = fp8.scaled(jax.nn.softmax(scores_BHTt), types, q_BHTD[0].dtype, -1)
+    with jax.named_scope("attn_att_v"):
+        return fp8.product(weights, v_BHtD).transpose(0, 2, 1, 3)
 
 
 def attend_to_rows(

@@ -3,31 +3,44 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import cycle
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from benchmarker import FLOATS, PRECISIONS, Case, Data, Support, Workload, hookimpl
+from benchmarker import FLOATS, PRECISIONS, Arrays, Case, Data, Mode, Precision, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
-from benchmarker_problems.attention import INPUTS, OUTPUTS, Attention, product_flops
+from benchmarker_problems.attention import INPUTS, NOT_SCALED, OUTPUTS, Attention, product_flops
+from benchmarker_problems.fp8 import SCALED
+from benchmarker_problems.fp8 import torch as fp8
 from benchmarker_problems.layers import Impl
 
 
 @hookimpl
 def describe_workload() -> Support:
-    """Return every floating-point type; `scaled_dot_product_attention` supports all of them."""
-    return Support(dict.fromkeys(INPUTS, FLOATS))
+    """Return every floating-point type, which `scaled_dot_product_attention` has; and fp8 on a CPU, by products."""
+    not_on_gpus = ({"precision": name, "device": "cuda"} for name in SCALED)
+    precisions: dict[Mode, tuple[str, ...]] = {"inference": (*FLOATS, *SCALED), "forward_backward": FLOATS}
+    return Support(precisions, exclusions=(*NOT_SCALED, *not_on_gpus))
 
 
 @hookimpl
 def build_workload(framework: TorchFramework, case: Case, problem: Attention, data: Data) -> Workload:
     """Build a step: the attention of one batch; in `forward_backward` also the gradients of q, k and v, by autograd."""
-    p, dtype, device = problem, DTYPES[PRECISIONS[case.precision].parameter], framework.device
-    bias_Tt = causal_bias(p.seq_len, dtype, device) if p.causal else None
-    batches = cycle([tuple(framework.put(batch[name], dtype) for name in INPUTS[case.mode]) for batch in data.batches])
-    attention = framework.compiled(partial(attend, impl=p.impl, bias_Tt=bias_Tt), case.compile)
+    p, types, device = problem, PRECISIONS[case.precision], framework.device
+    dtype = DTYPES[types.parameter]
+    bias_Tt = causal_bias(p.seq_len, torch.float32 if types.scale else dtype, device) if p.causal else None
+
+    def put(batch: Arrays) -> tuple[Any, ...]:
+        if types.scale:
+            return fp8.put(framework, p.scaled(batch, types), dtype)
+        return tuple(framework.put(batch[name], dtype) for name in INPUTS[case.mode])
+
+    batches = cycle([put(batch) for batch in data.batches])
+    function = partial(attend_scaled, types=types) if types.scale else partial(attend, impl=p.impl)
+    attention = framework.compiled(partial(function, bias_Tt=bias_Tt), case.compile)
 
     def forward() -> tuple[Tensor, ...]:
         with torch.inference_mode():
@@ -93,6 +106,24 @@ def attend(q_BTHD: Tensor, k_BtKD: Tensor, v_BtKD: Tensor, *, impl: Impl, bias_T
         out_BKRD: Tensor = weights_BKGTt.flatten(2, 3) @ v_BtKD.transpose(1, 2)
         out_BKGTD = out_BKRD.view(*weights_BKGTt.shape[:4], head_dim)
         return out_BKGTD.permute(0, 3, 1, 2, 4).flatten(2, 3)
+
+
+def attend_scaled(
+    q_BHTD: fp8.Scaled, k_BHtD: fp8.Scaled, v_BHtD: fp8.Scaled, *, types: Precision, bias_Tt: Tensor | None
+) -> Tensor:
+    """Compute attention of numbers in fp8 with scales, in fp32 between and after the products: [B, T, H, D]."""
+    flat = ([each.flatten(0, 1) for each in factor] for factor in (q_BHTD, k_BHtD, v_BHtD))
+    (q, q_scale), (k, k_scale), (v, v_scale) = flat
+    with scope("attn_q_k"):
+        transposed = k.transpose(1, 2), k_scale.transpose(1, 2).contiguous()
+        scores_RTt = fp8.product((q, q_scale * q.shape[-1] ** -0.5), transposed)
+    with scope("attn_softmax"):
+        if bias_Tt is not None:
+            scores_RTt = scores_RTt.add_(bias_Tt)
+        weights = fp8.scaled(torch.softmax(scores_RTt, dim=-1), types, q.dtype, -1)
+    with scope("attn_att_v"):
+        out_RTD = fp8.product(weights, (v, v_scale))
+        return out_RTD.view(q_BHTD[0].shape).transpose(1, 2)
 
 
 def attend_to_rows(

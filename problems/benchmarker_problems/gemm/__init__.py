@@ -1,26 +1,31 @@
 """GEMM: C[M, N] = A[M, K] · B[K, N], one product or a batch of them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, hookimpl
+from benchmarker import PRECISIONS, Arrays, Cost, Data, Mode, Precision, Problem, UserError, hookimpl
+from benchmarker_problems import fp8
+from benchmarker_problems.gemm import slices
 
 INPUTS: dict[Mode, tuple[str, ...]] = {"inference": ("a", "b"), "forward_backward": ("a", "b", "dc")}
 """Inputs of a step, by mode."""
 WIDE = 5.0
 """Entries of a wide range are normally distributed times exp(`WIDE`·N(0, 1)).
 
-That is how test matrices of a wide range of exponents are made for emulated products (φ in Ootomo, Ozaki and Yokota,
-"DGEMM on integer matrix multiplication unit", 2024); theirs are not as wide.
+Products by slices are tested with such matrices, of numbers in (-0.5, 0.5) times exp(φ·N(0, 1)): Ozaki, Ogita, Oishi
+and Rump, "Error-free transformations of matrix multiplication by using fast routines of matrix multiplication and its
+applications", Numerical Algorithms, 2012.
 """
-NOT_WIDE = ({"range": "wide", "precision": "fp16"}, {"range": "wide", "precision": "int8"})
+NARROW = ("fp16", "int8")
 """Precisions that cannot hold a wide range: fp16 ends at 65,504, and integers are drawn over their whole range."""
 OUTPUTS = ("c", "da", "db")
 """Outputs of a step, in order; without the backward pass, only the first."""
+SLICED = tuple(name for name, types in PRECISIONS.items() if types.slices)
+"""Precisions in which products in fp64 are made of slices in int8."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +50,7 @@ class Gemm(Problem):
     transpose_b: Annotated[bool, Meta(description="B is stored as [N, K]")] = False
     range: Annotated[
         Literal["normal", "wide"],
-        Meta(
-            description="entries: normally distributed; or wide, these times exp(5·N(0, 1)), which shows whether each "
-            "element of a product is right"
-        ),
+        Meta(description="entries: normal, or wide: times exp(5·N(0, 1)), which tells fp64 from its emulation"),
     ] = "normal"
 
     def title(self, mode: Mode) -> str:
@@ -59,6 +61,17 @@ class Gemm(Problem):
         wide = " wide" * (self.range == "wide")
         return f"GEMM{batch} {self.m}×{self.n}×{self.k}{f' {layout}' * ('T' in layout)}{wide}{backward}"
 
+    def numerics(self, mode: Mode, precision: str) -> Precision:
+        """Return the types of the precision; raises `UserError` if it cannot hold the entries, or sums of slices."""
+        types = PRECISIONS[precision]
+        if self.range == "wide" and precision in NARROW:
+            raise UserError(
+                f"{precision} cannot hold entries of --range=wide; use another precision, or --range=normal"
+            )
+        if types.slices:
+            slices.require_exact(self.k)
+        return types
+
     def scopes(self, mode: Mode) -> Mapping[str, int]:
         """Return the product, the only part."""
         return {"gemm": 1}
@@ -68,7 +81,7 @@ class Gemm(Problem):
         item = PRECISIONS[precision].parameter_bytes
         product_flops = 2 * self.m * self.n * self.k * self.batch_size
         inputs = self.m * self.k + self.k * self.n
-        outputs_bytes = self.m * self.n * (4 if precision == "int8" else item)
+        outputs_bytes = self.m * self.n * (4 if item == 1 else item)
         if mode == "inference":
             return Cost(product_flops, self.batch_size * (inputs * item + outputs_bytes), self.batch_size)
         return Cost(3 * product_flops, self.batch_size * 2 * (inputs * item + outputs_bytes), self.batch_size)
@@ -85,7 +98,7 @@ class Gemm(Problem):
             full = shape if self.batch_size == 1 else (self.batch_size, *shape)
             if precision == "int8":
                 return rng.integers(-128, 128, full, dtype=np.int8)
-            dtype = np.float64 if precision == "fp64" else np.float32
+            dtype = np.float64 if PRECISIONS[precision].parameter == "fp64" else np.float32
             entries = rng.standard_normal(full, dtype=dtype)
             if self.range == "wide":
                 entries *= np.exp(dtype(WIDE) * rng.standard_normal(full, dtype=dtype))
@@ -94,9 +107,12 @@ class Gemm(Problem):
         return Data({}, tuple({name: draw(shape) for name, shape in shapes.items()} for _ in range(batches)))
 
     def small(self) -> Self:
-        """Return the same layout with M, N and K of at most 64, 56 and 48, different limits so that they differ."""
+        """Return the same layout with M, N and K of at most 64, 80 and 48, different limits so that they differ.
+
+        Tensor cores take multiples of 16.
+        """
         return replace(
-            self, m=min(self.m, 64), n=min(self.n, 56), k=min(self.k, 48), batch_size=min(self.batch_size, 3)
+            self, m=min(self.m, 64), n=min(self.n, 80), k=min(self.k, 48), batch_size=min(self.batch_size, 3)
         )
 
     def reference(self, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
@@ -112,6 +128,30 @@ class Gemm(Problem):
                 outputs["db"] = transposed(db, self.transpose_b)
             yield outputs
 
+    def deviations(self, data: Data, mode: Mode, precision: str) -> Iterable[Mapping[str, np.ndarray]] | None:
+        """Return how far off products by slices, and of matrices with scales, may be; other arithmetic is rounding."""
+        types = PRECISIONS[precision]
+        if not (types.slices or types.scale):
+            return None
+        stored = [
+            (transposed(batch["a"], self.transpose_a), transposed(batch["b"], self.transpose_b))
+            for batch in data.batches
+        ]
+        if types.slices:
+            return [{"c": slices.truncation(a_MK, b_KN, types.slices)} for a_MK, b_KN in stored]
+        return [{"c": fp8.deviation(a_MK, b_KN, types)} for a_MK, b_KN in stored]
+
+    def scaled(self, batch: Arrays, types: Precision) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Return A and B as numbers of the precision, in the layouts in which they are stored, and the scales of each.
+
+        Those of A are [M, 1] and those of B [1, N], or [1, 1].
+        """
+        found = []
+        for name, transpose, axis in (("a", self.transpose_a, -1), ("b", self.transpose_b, -2)):
+            numbers, scale = fp8.scaled(transposed(batch[name], transpose), types, axis)
+            found.append((np.ascontiguousarray(transposed(numbers, transpose)), scale))
+        return found
+
 
 @hookimpl
 def define_problem() -> type[Problem]:
@@ -120,5 +160,11 @@ def define_problem() -> type[Problem]:
 
 
 def transposed(value: Any, transpose: bool) -> Any:
-    """Return `value` (an array of NumPy or JAX, or a tensor), with its last two axes swapped if `transpose`."""
+    """Return `value` (an array of NumPy or JAX, or a tensor), with its last two axes swapped if `transpose`.
+
+    Of numbers and their scales, the numbers are.
+    """
+    if isinstance(value, tuple):
+        numbers, scale = value
+        return transposed(numbers, transpose), scale
     return value.swapaxes(-1, -2) if transpose else value

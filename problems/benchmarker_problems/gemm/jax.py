@@ -1,34 +1,53 @@
 """GEMM in JAX."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import cycle
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from benchmarker import FLOATS, PRECISIONS, Case, Data, Mode, Support, Workload, hookimpl
+from benchmarker import FLOATS, PRECISIONS, Arrays, Case, Data, Mode, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
-from benchmarker_problems.gemm import INPUTS, NOT_WIDE, OUTPUTS, Gemm, transposed
+from benchmarker_problems.fp8 import SCALED
+from benchmarker_problems.fp8 import jax as fp8
+from benchmarker_problems.gemm import INPUTS, OUTPUTS, SLICED, Gemm, transposed
+from benchmarker_problems.gemm import slices as by_slices
 
 
 @hookimpl
 def describe_workload() -> Support:
-    """Return the types of each mode; int8 has no gradient."""
-    return Support({"inference": (*FLOATS, "int8"), "forward_backward": FLOATS}, exclusions=NOT_WIDE)
+    """Return the types of each mode; integers, fp8 and products by slices have no gradient."""
+    return Support({"inference": (*FLOATS, *SCALED, "int8", *SLICED), "forward_backward": FLOATS})
+
+
+def _int8_product(a_MK: Array, b_KN: Array) -> Array:
+    return jnp.matmul(a_MK, b_KN, preferred_element_type=jnp.int32)
+
+
+ARITHMETIC = by_slices.Arithmetic(jnp, lambda x: x.astype(jnp.int8), lambda x: x.astype(jnp.float64), _int8_product)
+
+
+def _multiply(precision: str) -> Callable[[Any, Any], Array]:
+    """Return the function from A and B as they are stored in a precision to their product; int8 sums in int32."""
+    types = PRECISIONS[precision]
+    if types.slices:
+        return partial(by_slices.product, slices=types.slices, of=ARITHMETIC)
+    return fp8.product if types.scale else _int8_product if precision == "int8" else jnp.matmul
 
 
 def step_function(problem: Gemm, precision: str, mode: Mode) -> Callable[..., tuple[Array, ...]]:
-    """Return the function from (a, b) to (c,), or with backward from (a, b, dc) to (c, da, db); int8 sums in int32."""
-    sum_type = jnp.int32 if precision == "int8" else None
+    """Return the function from (a, b) to (c,), or with backward from (a, b, dc) to (c, da, db)."""
+    multiply = _multiply(precision)
 
-    def product(a: Array, b: Array) -> Array:
+    def product(a: Any, b: Any) -> Array:
         with jax.named_scope("gemm"):
-            a_MK, b_KN = transposed(a, problem.transpose_a), transposed(b, problem.transpose_b)
-            return jnp.matmul(a_MK, b_KN, preferred_element_type=sum_type)
+            return multiply(transposed(a, problem.transpose_a), transposed(b, problem.transpose_b))
 
-    def forward(a: Array, b: Array) -> tuple[Array, ...]:
+    def forward(a: Any, b: Any) -> tuple[Array, ...]:
         return (product(a, b),)
 
     def forward_backward(a: Array, b: Array, dc: Array) -> tuple[Array, ...]:
@@ -41,9 +60,16 @@ def step_function(problem: Gemm, precision: str, mode: Mode) -> Callable[..., tu
 @hookimpl
 def build_workload(framework: JaxFramework, case: Case, problem: Gemm, data: Data) -> Workload:
     """Build a step: one product; in `forward_backward` also the gradients of A and B, by `vjp`."""
-    dtype = DTYPES[PRECISIONS[case.precision].parameter]
+    types = PRECISIONS[case.precision]
+    dtype = DTYPES[types.parameter]
     function = jax.jit(step_function(problem, case.precision, case.mode))
-    batches = cycle([tuple(framework.put(batch[name], dtype) for name in INPUTS[case.mode]) for batch in data.batches])
+
+    def put(batch: Arrays) -> tuple[Any, ...]:
+        if types.scale:
+            return fp8.put(framework, problem.scaled(batch, types), dtype)
+        return tuple(framework.put(batch[name], dtype) for name in INPUTS[case.mode])
+
+    batches = cycle([put(batch) for batch in data.batches])
 
     def step() -> tuple[Array, ...]:
         return function(*next(batches))

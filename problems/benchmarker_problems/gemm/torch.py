@@ -1,21 +1,40 @@
 """GEMM in PyTorch."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import cycle
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarker import FLOATS, PRECISIONS, Case, Data, Support, Workload, hookimpl
+from benchmarker import FLOATS, PRECISIONS, Arrays, Case, Data, Mode, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
-from benchmarker_problems.gemm import INPUTS, NOT_WIDE, OUTPUTS, Gemm, transposed
+from benchmarker_problems.fp8 import SCALED
+from benchmarker_problems.fp8 import torch as fp8
+from benchmarker_problems.gemm import INPUTS, OUTPUTS, SLICED, Gemm, transposed
+from benchmarker_problems.gemm import slices as by_slices
+
+NOT_ON_GPUS = (
+    *({"precision": name, "device": "cuda"} for name in SCALED if name != "fp8_e4m3"),
+    {"precision": "fp8_e4m3", "device": "cuda", "transpose_a": "true"},
+    {"precision": "fp8_e4m3", "device": "cuda", "transpose_b": "false"},
+)
+"""Products of fp8 that cuBLASLt does not have (cuBLAS 12, cublasLtMatmul: FP8 needs TN, and E5M2 only one factor).
+
+With scales by row, PyTorch has results in bf16 alone there.
+"""
 
 
 @hookimpl
 def describe_workload() -> Support:
-    """Return the types of each mode; int8 has no gradient."""
-    return Support({"inference": (*FLOATS, "int8"), "forward_backward": FLOATS}, exclusions=NOT_WIDE)
+    """Return the types of each mode; integers, fp8 and products by slices have no gradient."""
+    precisions: dict[Mode, tuple[str, ...]] = {
+        "inference": (*FLOATS, *SCALED, "int8", *SLICED),
+        "forward_backward": FLOATS,
+    }
+    return Support(precisions, exclusions=NOT_ON_GPUS)
 
 
 def _int8_product(a_MK: Tensor, b_KN: Tensor) -> Tensor:
@@ -25,18 +44,35 @@ def _int8_product(a_MK: Tensor, b_KN: Tensor) -> Tensor:
     return torch.stack([torch._int_mm(a, b) for a, b in zip(a_MK, b_KN, strict=True)])
 
 
+ARITHMETIC = by_slices.Arithmetic(torch, lambda x: x.to(torch.int8), Tensor.double, _int8_product)
+
+
+def _multiply(precision: str) -> Callable[[Any, Any], Tensor]:
+    """Return the function from A and B as they are stored in a precision to their product."""
+    types = PRECISIONS[precision]
+    if types.slices:
+        return partial(by_slices.product, slices=types.slices, of=ARITHMETIC)
+    return fp8.product if types.scale else _int8_product if precision == "int8" else torch.matmul
+
+
 @hookimpl
 def build_workload(framework: TorchFramework, case: Case, problem: Gemm, data: Data) -> Workload:
     """Build a step: one product; in `forward_backward` also the gradients of A and B, by autograd."""
-    dtype = DTYPES[PRECISIONS[case.precision].parameter]
-    batches = cycle([tuple(framework.put(batch[name], dtype) for name in INPUTS[case.mode]) for batch in data.batches])
-    multiply: Callable[[Tensor, Tensor], Tensor] = _int8_product if case.precision == "int8" else torch.matmul
+    types = PRECISIONS[case.precision]
+    dtype, multiply = DTYPES[types.parameter], _multiply(case.precision)
 
-    def product(a: Tensor, b: Tensor) -> Tensor:
+    def put(batch: Arrays) -> tuple[Any, ...]:
+        if types.scale:
+            return fp8.put(framework, problem.scaled(batch, types), dtype)
+        return tuple(framework.put(batch[name], dtype) for name in INPUTS[case.mode])
+
+    batches = cycle([put(batch) for batch in data.batches])
+
+    def product(a: Any, b: Any) -> Tensor:
         with scope("gemm"):
             return multiply(transposed(a, problem.transpose_a), transposed(b, problem.transpose_b))
 
-    def forward(a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
+    def forward(a: Any, b: Any) -> tuple[Tensor, ...]:
         return (product(a, b),)
 
     def forward_backward(a: Tensor, b: Tensor, dc: Tensor) -> tuple[Tensor, ...]:

@@ -18,6 +18,13 @@ def test_unit_roundoff_of_bfloat16():
     assert UNIT_ROUNDOFF["bf16"] == float(ml_dtypes.finfo(ml_dtypes.bfloat16).eps) / 2
 
 
+@pytest.mark.parametrize(("name", "code"), [("fp8_e4m3", "float8_e4m3fn"), ("fp8_e5m2", "float8_e5m2")])
+def test_unit_roundoff_of_fp8(name, code):
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    assert UNIT_ROUNDOFF[name] == float(ml_dtypes.finfo(code).eps) / 2
+    assert ITEM_BYTES[name] == ml_dtypes.finfo(code).bits / 8
+
+
 def test_two_int4_share_a_byte():
     ml_dtypes = pytest.importorskip("ml_dtypes")
     assert ITEM_BYTES["int4"] == ml_dtypes.iinfo("int4").bits / 8
@@ -33,7 +40,10 @@ def test_two_int4_share_a_byte():
         ("tf32", "tf32"),
         ("bf16", "bf16"),
         ("fp16", "fp16"),
+        ("fp8_e4m3", "fp8_e4m3"),
+        ("fp8_e5m2_row", "fp8_e5m2"),
         ("int8", "int8"),
+        ("fp64_int8x8", "int8"),
         ("mixed_bf16", "bf16"),
         ("mixed_fp16", "fp16"),
     ],
@@ -46,6 +56,8 @@ def test_bounds_are_those_of_the_sums():
     assert PRECISIONS["fp64"].bound == 32 * 2**-53
     assert {PRECISIONS[name].bound for name in ("fp32", "tf32", "fp16", "mixed_bf16")} == {32 * 2**-24}
     assert PRECISIONS["int8"].bound == 0
+    assert PRECISIONS["fp64_int8x8"].bound == PRECISIONS["fp64"].bound
+    assert PRECISIONS["fp8_e4m3"].bound == PRECISIONS["fp32"].bound
 
 
 def test_a_precision_is_short_if_what_is_summed_is_rounded_to_less():
@@ -55,5 +67,7 @@ def test_a_precision_is_short_if_what_is_summed_is_rounded_to_less():
         "fp16",
         "mixed_bf16",
         "mixed_fp16",
+        *("fp8_e4m3", "fp8_e5m2", "fp8_e4m3_row", "fp8_e5m2_row"),
+        *(f"fp64_int8x{slices}" for slices in range(6, 11)),
     }
     assert PRECISIONS["mixed_bf16"].roundoff == 2**-8

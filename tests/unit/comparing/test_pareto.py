@@ -82,6 +82,18 @@ def test_bits_are_null_where_nothing_is_wrong_or_known():
         assert (bits.value, bits.reason) == (None, reason)
 
 
+def test_the_frontier_of_error_and_speed_is_drawn(cli, tmp_path):
+    pytest.importorskip("matplotlib")
+    for each in (checked("fp64", 4.0, 0.0), checked("fp32", 2.0, 1e-7), checked("bf16", 1.0, 1e-3)):
+        atomic.write(tmp_path / f"{each.trial_id}.json", atomic.encode(each))
+    done = cli("pareto", ".", "--metric=samples_per_s,error", "-o", "frontier.svg")
+    assert (done.returncode, done.stderr) == (0, "plot: frontier.svg\n")
+    plot = (tmp_path / "frontier.svg").read_text()
+    assert all(f"<!-- {text} -->" in plot for text in ("samples_per_s", "error", "fp64", "bf16"))
+    wrong = cli("pareto", ".", "--metric=error", "-o", "frontier.svg")
+    assert "a plot has two axes; name two metrics, not 1: error" in wrong.stderr
+
+
 def test_the_command(cli, tmp_path):
     for each in (record(0, 1.0, 100), record(1, 2.0, 50), record(2, 2.0, 100)):
         atomic.write(tmp_path / f"{each.trial_id}.json", atomic.encode(each))

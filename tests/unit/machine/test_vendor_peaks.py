@@ -186,6 +186,8 @@ def test_products_take_the_units_that_are_fastest():
     assert a100.products_per_s("mixed_bf16") == 312e12
     assert mi100.products_per_s("fp32") == 46.1e12
     assert mi100.products_per_s("tf32") is None
+    assert peak("NVIDIA H200").products_per_s("fp8_e4m3_row") == peak("NVIDIA H200").products_per_s("fp8") == 1979e12
+    assert a100.products_per_s("fp64_int8x8") == a100.products_per_s("int8")
     assert all(each.products_per_s(name) != 0 for each in peaks() for name in PRECISIONS)
 
 

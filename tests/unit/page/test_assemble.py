@@ -440,6 +440,19 @@ def test_errors_that_are_rounding_are_not_drawn_against_each_other(page_of, plac
     assert ("pareto-error-0" in parts(page_of(place(records)))) is drawn
 
 
+def test_precisions_are_drawn_against_each_other_by_their_error(page_of, place, two, parts):
+    records = []
+    for precision, error in (("fp32", 8e-8), ("bf16", 2e-3)):
+        for each in two(A, A):
+            case = msgspec.structs.replace(each.case, precision=precision)
+            check = Check(error, "out", 1.0, True)
+            records.append(
+                msgspec.structs.replace(each, case=case, check=check, trial_id=f"{each.trial_id}{precision}")
+            )
+    figure = parts(page_of(place(records)))["pareto-error-0"]
+    assert len(figure.data.rows) == 4
+
+
 def test_the_top_says_which_of_two_factors_is_compared(page_of, place, two):
     records = [each for seed in (1, 2) for each in two(A, A, seed=seed)]
     made = page_of(place([msgspec.structs.replace(each, trial_id=f"{at}") for at, each in enumerate(records)]))

@@ -34,6 +34,14 @@ def test_the_preferred_device_and_its_defaults_are_taken():
     assert make(ability(CPU, GPU), device="gpu").device == "cuda"
 
 
+def test_what_a_precision_cannot_hold_is_refused():
+    with pytest.raises(UserError, match="int8 cannot hold entries of --range=wide"):
+        in_int8 = dataclasses.replace(SUPPORT, precisions={"inference": ("int8",)})
+        device = dataclasses.replace(CPU, precisions=("int8",))
+        able = dataclasses.replace(ability(device), support=in_int8)
+        make(able, precision="int8", params={"range": "wide"})
+
+
 def test_every_parameter_of_a_case_is_decided():
     case = make(ability(CPU), params={"m": "7"})
     assert case.params == {

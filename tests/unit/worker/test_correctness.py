@@ -4,8 +4,10 @@ from dataclasses import dataclass, replace
 import msgspec
 import numpy as np
 import pytest
+from support.records import make_record
 
 from benchmarker import PRECISIONS, Case, Data, Exact, Problem, Workload
+from benchmarker.display.records import _how
 from benchmarker.worker.correctness import (
     check,
     compare,
@@ -17,6 +19,7 @@ from benchmarker.worker.correctness import (
     worst_of,
 )
 from benchmarker.worker.rounding import to_type
+from benchmarker.worker.trial import _error_text
 
 CASE = Case(problem="p", framework="f", device="cpu", params={})
 TRAINING = Case(problem="p", framework="f", device="cpu", params={}, mode="training")
@@ -160,6 +163,19 @@ def test_the_error_of_an_element_is_a_share_of_its_absolute_products():
     assert (found.ok, wrong.place) == (False, "[0, 0] is 1.000000001, not 1")
     assert by_element(a, b, a @ b).ok
     assert by_element(a, b, a @ b).componentwise.place == ""
+
+
+def test_a_trial_says_which_element_is_wrong():
+    a, b = np.array([[1.0, -2.0], [2.0**40, 0.0]]), np.array([[3.0], [1.0]])
+    found = by_element(a, b, np.array([[1 + 1e-9], [3 * 2.0**40]]))
+    assert _error_text(found, "fp64") == (
+        "one element of c is off by 2e-10 (as a share of the sum of its absolute products, against float64); "
+        "the bound for fp64 is 3.55e-15; c[0, 0] is 1.000000001, not 1"
+    )
+    assert _error_text(by_element(a, b, 2 * (a @ b)), "fp64").startswith("c is off by 1 (relative, against float64)")
+    rows = _how(msgspec.structs.replace(make_record(), check=found))
+    told = "by element: error 2e-10 of |A|·|B| (c), bound 3.6e-15"
+    assert told in [row[1] for row in rows]
 
 
 def test_an_element_without_products_and_one_that_is_not_finite():
