@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarker.api.cost import Work
+from benchmarker.api.errors import UserError
 from benchmarker.api.precision import PRECISIONS
 from benchmarker.api.problem import Piece
 from benchmarker.display.ladder import ladder_output
 from benchmarker.display.result import Part, Result, Text
 from benchmarker.hooks import parameters, registry
 from benchmarker.hooks.cases import Cases
+from benchmarker.hooks.metrics import load_metrics
+from benchmarker.library.frames import frame_of
 from benchmarker.library.measuring import Measured, measured
 from benchmarker.library.progress import listener_of
 from benchmarker.planning import build
@@ -30,9 +33,13 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from benchmarker.api.case import Case
+    from benchmarker.api.problem import Problem
     from benchmarker.hooks.cases import Configuration
     from benchmarker.library.progress import Progress
+    from benchmarker.records.plan import Plan
     from benchmarker.records.record import Record
+    from benchmarker.running.context import Listener
 
 TRIALS = fewest(0.05, is_paired=True)
 """The fewest trials with which a share has an interval."""
@@ -42,27 +49,27 @@ _OF_STEP = ("problem", "compile", "profile", "profile_steps", "separable")
 
 @dataclass(frozen=True, repr=False)
 class Climbed(Result):
-    """A ladder, and the run that it was measured in."""
+    """The ladder of some records, and the run that they were measured in, unless they were read."""
 
-    run: Measured
-    wanted: Sequence[Piece]
-    """The pieces that were measured alone."""
-
-    @property
-    def records(self) -> Sequence[Record]:
-        """The records of all trials."""
-        return self.run.records
+    records: Sequence[Record]
+    run: Measured | None = None
 
     @cached_property
     def ladder(self) -> Ladder:
-        """The rungs, under the ceilings that are known now."""
+        """The rungs, under the ceilings that are known now; raises `UserError` if the records are of several steps."""
         cases = Cases.of(self.records)
-        steps = [one for one in cases if not any(_is_of(one, piece) for piece in self.wanted)]
-        of_all = (_measured(piece, [one for one in cases if _is_of(one, piece)]) for piece in self.wanted)
-        pieces = [piece for piece in of_all if piece]
-        case = (steps or cases)[0].records[0].case
-        title = parameters.convert(registry.problem(case.problem), case.params).title(case.mode)
-        return climb(f"{title} {case.precision} on {case.device}", pieces, steps, ceilings.known())
+        several = {_key(one.records[0].case): one.records[0].case for one in cases if _pieces_of(one)}
+        if len(several) > 1:
+            raise UserError(f"a ladder is of one step, and these are {len(several)}: name the run of one")
+        alone = [Piece((), case.problem, case.params) for case in _cases_of(cases)]
+        case = next(iter(several.values()), cases[0].records[0].case)
+        pieces = _distinct(_problem_of(case).pieces(), case.device) if several else alone
+        of_all = (_measured(piece, [one for one in cases if _is_of(one, piece)]) for piece in pieces)
+        steps = [one for one in cases if _key(one.records[0].case) in several]
+        title = _problem_of(case).title(case.mode)
+        return climb(
+            f"{title} {case.precision} on {case.device}", [each for each in of_all if each], steps, ceilings.known()
+        )
 
     @property
     def data(self) -> Ladder:
@@ -76,11 +83,13 @@ class Climbed(Result):
     @property
     def notes(self) -> Sequence[Text]:
         """What was left out, and how many trials were disturbed."""
+        if self.run is None:
+            return []
         return [*(Text(f"left out: {reason}", "  ") for reason in self.run.plan.left_out), *self.run.notes]
 
     def to_pandas(self) -> pd.DataFrame:
         """Return a row for each trial, as `load` does."""
-        return self.run.to_pandas()
+        return frame_of(self.records, load_metrics())
 
 
 def ladder(
@@ -98,15 +107,18 @@ def ladder(
     Without frameworks, those that implement any of it are measured. A problem that has no pieces, such as `gemm`, is
     measured by itself. The `options` are those of `run`, one value each. Raises `UserError` as `run` does.
     """
-    description, pieces = described({"problem": problem, **options}, framework, trials)
-    run = measured(build.from_description(description), Path(results), resume, listener_of(progress))
-    return Climbed(run, pieces)
+    plan = build.from_description(described({"problem": problem, **options}, framework, trials))
+    return climbed(plan, Path(results), resume, listener_of(progress))
 
 
-def described(
-    settings: Mapping[str, Any], framework: str | Sequence[str] | None, trials: int
-) -> tuple[Description, list[Piece]]:
-    """Return the description of a ladder's run, and the pieces that it measures alone, with all of their options.
+def climbed(plan: Plan, results: Path, resume: bool, listener: Listener) -> Climbed:
+    """Run the plan of a ladder."""
+    run = measured(plan, results, resume, listener)
+    return Climbed(run.records, run)
+
+
+def described(settings: Mapping[str, Any], framework: str | Sequence[str] | None, trials: int) -> Description:
+    """Return the description of a ladder's run.
 
     Raises `UserError` if a setting is invalid, or if no framework that is named computes the step.
     """
@@ -114,24 +126,21 @@ def described(
     named = [framework] if isinstance(framework, str) else framework
     steps = [{**given, "profile": True, "framework": name} for name in _of(named, given["problem"])]
     case = build.make_cases(steps)[0][0]
-    kind = registry.problem(case.problem)
-    pieces = _distinct(parameters.convert(kind, case.params).pieces(), case.device)
-    of_step = {*parameters.names(kind), *_OF_STEP}
-    alone = {name: value for name, value in given.items() if name not in of_step}
-    if pieces:
-        alone |= {
-            "mode": "inference" if case.mode == "inference" else "forward_backward",
-            "precision": PRECISIONS[case.precision].compute,
-            "device": case.device,
-        }
-    else:
-        steps, pieces = [], [Piece((), case.problem, case.params)]
+    pieces = _distinct(_problem_of(case).pieces(), case.device)
+    if not pieces:
+        return Description(base=given, axes={"framework": _of(named, given["problem"])}, trials=trials)
+    of_step = {*parameters.names(registry.problem(case.problem)), *_OF_STEP}
+    alone = {name: value for name, value in given.items() if name not in of_step} | {
+        "mode": "inference" if case.mode == "inference" else "forward_backward",
+        "precision": PRECISIONS[case.precision].compute,
+        "device": case.device,
+    }
     cases = [
         {**alone, "problem": piece.problem, **piece.options, "framework": name}
         for piece in pieces
         for name in _of(named, piece.problem)
     ]
-    return Description(base={}, cases=[*steps, *cases], trials=trials), pieces
+    return Description(base={}, cases=[*steps, *cases], trials=trials)
 
 
 def _of(named: Sequence[str] | None, problem: str) -> list[str]:
@@ -157,9 +166,27 @@ def _distinct(pieces: Sequence[Piece], platform: str) -> list[Piece]:
     return [*united.values()]
 
 
+def _problem_of(case: Case) -> Problem:
+    return parameters.convert(registry.problem(case.problem), case.params)
+
+
+def _pieces_of(one: Configuration) -> Sequence[Piece]:
+    return _problem_of(one.records[0].case).pieces()
+
+
+def _key(case: Case) -> str:
+    return f"{case.problem} {case.params}"
+
+
+def _cases_of(cases: Cases) -> list[Case]:
+    """Return a case of each problem with its options, whatever its framework."""
+    return [*{_key(one.records[0].case): one.records[0].case for one in cases}.values()]
+
+
 def _is_of(one: Configuration, piece: Piece) -> bool:
+    """Whether a case is that of a piece; records of an earlier version may lack options."""
     case = one.records[0].case
-    return case.problem == piece.problem and case.params == piece.options
+    return case.problem == piece.problem and case.params.items() <= piece.options.items()
 
 
 def _measured(piece: Piece, alone: Sequence[Configuration]) -> MeasuredPiece | None:
@@ -167,6 +194,6 @@ def _measured(piece: Piece, alone: Sequence[Configuration]) -> MeasuredPiece | N
     if not alone:
         return None
     case = alone[0].records[0].case
-    problem = parameters.convert(registry.problem(piece.problem), piece.options)
+    problem = _problem_of(case)
     cost = problem.cost(case.mode, case.precision)
     return MeasuredPiece(piece, problem.title(case.mode), Work(cost.flops, cost.bytes), alone)

@@ -7,7 +7,7 @@ import pytest
 SHORT = ("--power=none", "--blocks=3", "--warmup-steps=1", "--trials=2")
 
 
-def test_a_problem_without_pieces_is_measured_by_itself_in_each_framework(cli):
+def test_a_problem_without_pieces_is_measured_by_itself_and_shown_again(cli, tmp_path):
     done = cli("ladder", "--problem=nap", "--framework=toy", *SHORT[1:], "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
@@ -16,6 +16,9 @@ def test_a_problem_without_pieces_is_measured_by_itself_in_each_framework(cli):
     assert (rung["place"], rung["framework"], rung["trials"], rung["below"]) == ("alone", "toy", 2, None)
     assert rung["time_s"] >= 1e-3
     assert found["steps"] == found["losses"] == []
+    again = cli("ladder", *map(str, (tmp_path / "results").glob("*")), "--json")
+    assert json.loads(again.stdout) == found
+    assert "leave --trials out" in cli("ladder", str(tmp_path / "results"), "--trials=3").stderr
 
 
 @pytest.mark.slow

@@ -8,15 +8,17 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from benchmarker.api.errors import UserError
 from benchmarker.cli.ceiling_measurement import measure_option, measured_for
 from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.display.progress import Progress, progress_options, working
 from benchmarker.cli.options.case import case_options, store_options
 from benchmarker.cli.options.problem import ProblemCommand, problem_of
-from benchmarker.cli.options.types import Integer, frameworks_option, names_in
+from benchmarker.cli.options.results import read_cases
+from benchmarker.cli.options.types import Integer, frameworks_option, names_in, refuse_given
 from benchmarker.hooks import parameters
 from benchmarker.library.ladder import TRIALS, Climbed, described
-from benchmarker.library.measuring import measured
+from benchmarker.library.ladder import climbed as measured_ladder
 from benchmarker.planning import build
 from benchmarker.records import ceilings
 
@@ -28,8 +30,9 @@ _SETTINGS = (
 
 
 @click.command("ladder", cls=ProblemCommand, example="ladder --problem=gemm --m=2048")
+@click.argument("run", type=click.Path(path_type=Path), required=False)
 @frameworks_option("Frameworks to measure. [default: all that compute any of it]")
-@case_options(*_SETTINGS)
+@case_options(*_SETTINGS, optional=True)
 @click.option(
     "--trials",
     type=Integer(min=1),
@@ -41,7 +44,15 @@ _SETTINGS = (
 @store_options
 @progress_options
 @output_options()
-def command(framework: str | None, trials: int, measure: bool, results: Path, resume: bool, **options: Any) -> Output:
+def command(
+    run: Path | None,
+    framework: str | None,
+    trials: int,
+    measure: bool,
+    results: Path,
+    resume: bool,
+    **options: Any,
+) -> Output:
     """Show which level of the stack loses how much: bare library, framework, the step around it.
 
     The pieces of a step that are problems of their own, products of matrices and attention, are measured alone in every
@@ -52,18 +63,28 @@ def command(framework: str | None, trials: int, measure: bool, results: Path, re
 
       benchmarker ladder --problem=gpt2 --seq-len=128 --framework=blas,numpy,jax,torch --seconds=3
 
-    The exit status is 1 if a trial failed.
+    RUN is the folder of a run of this command, to show it again.
+
+    The exit status is 1 if a trial failed, or if a file cannot be read.
     """
     source = click.get_current_context().get_parameter_source
     given = {name: value for name, value in options.items() if source(name) is ParameterSource.COMMANDLINE}
-    problem, params = problem_of(given)
-    parameters.resolve(problem, params, "cpu")
-    with working("querying the frameworks' capabilities"):
-        description, pieces = described({**given, **params}, names_in(framework) if framework else None, trials)
-        plan = build.from_description(description)
-    with Progress() as progress:
-        climbed = Climbed(measured(plan, results, resume, progress), pieces)
+    if run:
+        refuse_given({"framework", "trials", "resume", *given}, "a run that is shown again has its own; leave {} out")
+        cases = read_cases((run,), pool=False)
+        climbed, faults, stored = Climbed(cases.records), bool(cases.faults), ""
+    elif not options["problem"]:
+        raise UserError("name what to measure, --problem=gpt2, or the folder of a run to show it again")
+    else:
+        problem, params = problem_of(given)
+        parameters.resolve(problem, params, "cpu")
+        with working("querying the frameworks' capabilities"):
+            wanted = described({**given, **params}, names_in(framework) if framework else None, trials)
+            plan = build.from_description(wanted)
+        with Progress() as progress:
+            climbed = measured_ladder(plan, results, resume, progress)
+        faults, stored = False, f"records: {climbed.run.path}" if climbed.run else ""
     if measure:
         measured_for(climbed.records, ceilings.known())
-    status = 1 if any(record.error for record in climbed.records) else 0
-    return Output(climbed.parts(), climbed.data, status, notes=climbed.notes, stored=f"records: {climbed.run.path}")
+    status = 1 if faults or any(record.error for record in climbed.records) else 0
+    return Output(climbed.parts(), lambda: climbed.data, status, notes=climbed.notes, stored=stored)
