@@ -107,6 +107,15 @@ class Measuring(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         Meta(description="idle time before each trial, to measure idle power; under the same condition"),
     ] = 2.0
 
+    counters: Annotated[
+        str,
+        Meta(
+            description="events to count in the timed blocks, on Linux: cycles, page_faults and others that `list "
+            "counters` lists",
+            extra={"values": "NAME[,NAME...]"},
+        ),
+    ] = "none"
+
     @property
     def profiling(self) -> Profiling:
         """Whether and how the case is profiled."""

@@ -12,6 +12,7 @@ import msgspec
 from benchmarker.comparing.diagnosis import conditions, short_energies, skewed, unchecked
 from benchmarker.comparing.disturbances import disturbances, suspicions
 from benchmarker.display.cases import CaseColumns, case_columns
+from benchmarker.display.counters import counter_rows
 from benchmarker.display.energy import sensed_rows
 from benchmarker.display.machine import machine_rows
 from benchmarker.display.result import Part, Text
@@ -281,6 +282,7 @@ def _how(record: Record) -> list[list[str]]:
             f"{seen.temperature_C or 0:.0f} °C": seen.temperature_C is not None,
         }
         rows.append(["interference", ", ".join(text for text, known in counted.items() if known)])
+    rows += counter_rows(record)
     if record.cost:
         cost = record.cost
         again = f" plus {si(cost.recomputed_flops, 'FLOP')} recomputed" if cost.recomputed_flops else ""

@@ -37,7 +37,10 @@ if TYPE_CHECKING:
 
 USUAL: Mapping[str, Any] = {"preheat": True, "preheat_max_s": 5.0, "seconds": 10.0, "power": "none"}
 """Settings that have other defaults than in a run: somebody waits, and one process more would not decide."""
-NOT_HERE = {"gpu", "devices", "nodes", "parallel", "independent", "scaling", "threads", "profile", "separable", "power"}
+NOT_HERE = {
+    *("gpu", "devices", "nodes", "parallel", "independent", "scaling", "threads"),
+    *("profile", "separable", "power", "counters"),
+}
 """Settings that need a process of their own."""
 _SHARED = "the process does other things as well"
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarker.api.errors import UserError
 from benchmarker.comparing import disturbances
+from benchmarker.display import counters
 from benchmarker.display.records import as_plain, cases_output
 from benchmarker.display.result import Part, Result, Text
 from benchmarker.hooks import launchers
@@ -67,9 +68,10 @@ class Measured(Result):
 
     @property
     def notes(self) -> Sequence[Text]:
-        """How many trials were disturbed."""
+        """How many trials were disturbed, and what could not be counted, or was scaled."""
         disturbed = disturbances.of_records(self.records)
-        return [Text(f"{disturbed}; {disturbed.advice}", "  ")] if disturbed.number else []
+        texts = [f"{disturbed}; {disturbed.advice}"] if disturbed.number else []
+        return [Text(text, "  ") for text in (*texts, *counters.notes(self.records))]
 
     def to_pandas(self) -> pd.DataFrame:
         """Return a row for each trial, as `load` does."""

@@ -19,7 +19,7 @@ from benchmarker.api.problem import FUNCTION, NO_WEAK_SCALING, Divides
 from benchmarker.api.program import is_program, usually
 from benchmarker.files.toml import assigned
 from benchmarker.hooks import parameters, registry
-from benchmarker.machine import gpus
+from benchmarker.machine import gpus, perf_events
 from benchmarker.machine.description import usable_cores
 from benchmarker.planning import factors
 from benchmarker.planning.capabilities import abilities
@@ -94,8 +94,13 @@ def from_description(description: Description) -> Plan:
     cases = _distinct(decided)
     for power in {case.measuring.power for case in cases}:
         samplers.meters(power)
+    for counters in {case.measuring.counters for case in cases}:
+        perf_events.chosen(counters)
     if len({msgspec.json.encode(factors_of(case)) for case in cases}) < len(cases):
-        raise UserError("some cases differ only in how they are profiled or their power is read; run them separately")
+        raise UserError(
+            "some cases differ only in how they are profiled or their power is read, or in what is counted; run them "
+            "separately"
+        )
     if description.design == "duet" and (trouble := duet_trouble(cases)):
         raise UserError(f"{trouble}; use the design rounds, which takes any cases")
     return make_plan(

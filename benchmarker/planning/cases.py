@@ -12,10 +12,10 @@ from benchmarker.api.errors import UserError
 from benchmarker.api.framework import Device, FrameworkInfo
 from benchmarker.api.precision import PRECISIONS
 from benchmarker.api.problem import Support, divided
-from benchmarker.api.program import is_program
+from benchmarker.api.program import STEPWISE, is_program
 from benchmarker.formatting import value_text
 from benchmarker.hooks import launchers, parameters
-from benchmarker.machine import gpus
+from benchmarker.machine import gpus, perf_events
 from benchmarker.machine.description import usable_cores
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ def duet_trouble(cases: Sequence[Case]) -> str | None:
         return "--median-precision cannot be used with a duet"
     if any(case.devices > 1 for case in cases):
         return "a duet measures on one device"
+    if cases[0].measuring.counters != perf_events.NONE:
+        return "--counters cannot be used with a duet, as two cases share the threads that are counted"
     if cases[0].measuring.wants_power:
         return "the power of two cases in one process cannot be measured separately"
     return None
@@ -69,6 +71,8 @@ def make_case(asked: CaseRequest, kind: type[Problem], framework: str, ability: 
         raise UserError(
             f"--timeout={measuring.timeout_s:g} ends a trial before --power-min={measuring.power_min_s:g} has passed"
         )
+    if measuring.counters != perf_events.NONE and values.get(STEPWISE):
+        raise UserError("--counters cannot count a program that has started before its steps; omit it, or --stepwise")
     if asked.compile and ability.info.compile == "never":
         raise UserError(f"{framework} does not compile; leave --compile out")
     if asked.gpu is not None and device.platform == "cpu":

@@ -31,7 +31,7 @@ _OF_CASE = (
     *("problem", "framework", "execution"),
     *(name for name in CaseRequest.__struct_fields__ if name not in _LATER),
 )
-_UNTIMED = {"profile", "profile_steps", "separable", "power", "power_hz", "power_min_s", "power_idle_s"}
+_UNTIMED = {"profile", "profile_steps", "separable", "power", "power_hz", "power_min_s", "power_idle_s", "counters"}
 """Settings of a case that do not affect what is timed."""
 _TIMED = tuple(name for name in Measuring.__struct_fields__ if name not in _UNTIMED)
 

@@ -271,6 +271,16 @@ class Interference(Struct, frozen=True, forbid_unknown_fields=True):
     temperature_C: Annotated[float | None, null_because("the operating system shows no temperature of the processor")]
 
 
+class EventCount(Struct, frozen=True, forbid_unknown_fields=True):
+    """What an event counter counted in the timed blocks: of all threads, of all ranks of a process group."""
+
+    name: str  #: its name, as in `case.measuring.counters`
+    #: number of events; of `task_clock`, nanoseconds
+    count: Annotated[Count | None, null_because("it could not be counted")]
+    #: share of the time in which it was counted; `count` is scaled if it is below 1, because counters took turns
+    counted_share: Annotated[float, Meta(ge=0, le=1)]
+
+
 class Harness(Struct, frozen=True, forbid_unknown_fields=True):
     """The worker's time by stage, in chronological order; `wall_s` is the total, measured from outside."""
 
@@ -333,6 +343,9 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     #: interference counters of the operating system during the timed part (in a duet, of both cases; over several
     #: nodes, what the ranks did is the sum, and the rest is that of the node where it is worst)
     interference: Annotated[Interference | None, NOT_REACHED]
+    #: event counters of the timed blocks, in the order of `case.measuring.counters`; empty without `--counters`, or if
+    #: the trial failed before
+    counters: list[EventCount] = []
     energy: Annotated[Energy | None, SHARED]  #: energy of the window
     telemetry: list[Conditions]  #: the state of each device in the window
     meters: list[MeterReport]  #: every meter that was queried

@@ -192,6 +192,7 @@ class RecordBuilder:
         fields |= {
             "ranks": sent.get("ranks", []),
             "figures": sent.get("figures", []),
+            "counters": sent.get("counters", []),
             "suspicions": [*sent.get("suspicions", []), *self._suspicions(wall_s)],
             "trace": None,
             "scopes": [],

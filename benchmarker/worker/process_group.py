@@ -17,7 +17,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, closing, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar, get_type_hints
@@ -28,8 +28,9 @@ from msgspec import Struct
 from benchmarker.api.framework import StepMarker
 from benchmarker.api.problem import Data, Divides, Workload
 from benchmarker.formatting import error_line
-from benchmarker.machine import counters
+from benchmarker.machine import counters, perf_events
 from benchmarker.machine.counters import Snapshot
+from benchmarker.machine.perf_events import Reading
 from benchmarker.power.sampler_client import Gauge, SamplerClient
 from benchmarker.records.record import Inputs, Memory, Rank
 from benchmarker.worker import timing
@@ -63,6 +64,7 @@ class RankRunner:
         self._mark: StepMarker = nullcontext
         self._devices = bench.case.devices_of(rank)
         self._local: list[timing.Steps] = []
+        self._counters: perf_events.Counters | None = None
 
     @property
     def workload(self) -> Workload:
@@ -72,8 +74,9 @@ class RankRunner:
 
     @property
     def stepper(self) -> timing.Steps:
-        """The step of the workload, or the execution of a program."""
-        return self.workload.execution or timing.Stepper(self.workload.step, self._bench.framework.synchronize)
+        """The step of the workload, or the execution of a program; counted between the two calls that say so."""
+        steps = self.workload.execution or timing.Stepper(self.workload.step, self._bench.framework.synchronize)
+        return timing.Counted(steps, self._counters) if self._counters else steps
 
     def compare(self) -> Compared | str:
         """Compare the outputs at the small size with the reference, or return why there is none."""
@@ -149,6 +152,19 @@ class RankRunner:
         """Read the interference counters; of a program that goes on, with what it has done so far."""
         execution = self.workload.execution
         return counters.snapshot(with_running=execution is not None and execution.stepwise)
+
+    def begin_counting(self) -> None:
+        """Open the event counters of the case, if it asks for any, for all threads that there are."""
+        if names := perf_events.chosen(self._bench.case.measuring.counters):
+            self._counters = perf_events.Counters(names)
+
+    def end_counting(self) -> list[Reading]:
+        """Return what they counted in the blocks since then, and close them."""
+        if self._counters is None:
+            return []
+        with closing(self._counters):
+            readings, self._counters = self._counters.read(), None
+        return readings
 
     def memory(self) -> Memory:
         """Return the peak memory so far; of a program, that of its processes."""

@@ -25,6 +25,7 @@ from benchmarker.records.record import (
     Check,
     CostPart,
     DeviceTime,
+    EventCount,
     Failure,
     Inputs,
     Interference,
@@ -136,6 +137,7 @@ class RecordPart(_Event, frozen=True, kw_only=True):
     cost: CostPart | UnsetType = UNSET
     memory: Memory | UnsetType = UNSET
     interference: Interference | UnsetType = UNSET
+    counters: list[EventCount] | UnsetType = UNSET
     partner_first: list[bool] | UnsetType = UNSET
     figures: list[Figure] | UnsetType = UNSET
     suspicions: list[str] | UnsetType = UNSET

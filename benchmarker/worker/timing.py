@@ -22,6 +22,7 @@ from typing import Any, Protocol
 from benchmarker.api.case import Measuring
 from benchmarker.api.framework import DeviceTimer
 from benchmarker.api.problem import Token
+from benchmarker.machine.perf_events import Counters
 from benchmarker.power.sampler_client import Gauge
 from benchmarker.records.record import DeviceTime, Preheat, StoppedBy
 from benchmarker.stats.median_interval import MIN_BLOCKS_FOR_INTERVAL, median_half_width
@@ -98,6 +99,26 @@ class Stepper:
             self.synchronize(result)
             costs.append(time.perf_counter() - start)
         return min(costs)
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A step of which counters count the blocks: from just before the first reading of the clock to just after."""
+
+    steps: Steps
+    counters: Counters
+
+    def block(self, steps: int) -> int:
+        """Run `steps` steps and wait for them; returns their duration in ns."""
+        self.counters.enable()
+        try:
+            return self.steps.block(steps)
+        finally:
+            self.counters.disable()
+
+    def sync_s(self) -> float:
+        """Return what it costs to begin and end a block, s."""
+        return self.steps.sync_s()
 
 
 def at_once(steppers: Sequence[Steps], steps: int) -> list[int]:

@@ -21,7 +21,7 @@ from benchmarker.api.problem import Problem, Workload
 from benchmarker.api.program import Execution
 from benchmarker.formatting import error_line, one_line
 from benchmarker.hooks import registry
-from benchmarker.machine import counters
+from benchmarker.machine import counters, perf_events
 from benchmarker.power.sampler_client import Gauge, SamplerClient
 from benchmarker.records.record import (
     Blocks,
@@ -172,6 +172,7 @@ def _measure(groups: list[Group], stages: Stages, rng: random.Random) -> bool:
     with stages("timed"):
         if len(groups) == 1:
             steps_per_block = [_time(groups[0], stages)]
+            _send_counters(groups[0], stages)
         else:
             steps_per_block = _time_duet(steppers, groups[0].bench.case.measuring, stages, rng)
     if any(group.runner.workload.tokens for group in groups):
@@ -294,20 +295,21 @@ def _time(group: Group, stages: Stages) -> int:
 
     Blocks that ended before an error are sent in any case.
     """
-    stepper, measuring = group.stepper, group.bench.case.measuring
+    measuring = group.bench.case.measuring
     execution = group.runner.workload.execution
     is_whole = execution is not None and not execution.stepwise
-    steps = 1 if is_whole else timing.steps_per_block(stepper, GROUP_TRIES if group.size > 1 else 1)
+    steps = 1 if is_whole else timing.steps_per_block(group.stepper, GROUP_TRIES if group.size > 1 else 1)
     durations: list[int] = []
     stopped_by: StoppedBy = "failure"
     interference: Interference | UnsetType = UNSET
     least_s = measuring.power_min_s if measuring.wants_power and any(group.gather(RankRunner.reads_power)) else 0.0
     group.gather(RankRunner.quiet)
+    group.gather(RankRunner.begin_counting)
     before = _counter_snapshots(group)
     group.blocks_ns.clear()
     group.gather(RankRunner.mark, "begin")
     try:
-        stopped_by = timing.timed_blocks(stepper, steps, measuring, durations, stages.report_progress, least_s)
+        stopped_by = timing.timed_blocks(group.stepper, steps, measuring, durations, stages.report_progress, least_s)
     finally:
         if stopped_by == "failure" and group.size > 1:  # ranks of which one failed cannot be called
             group.runner.mark("end")
@@ -337,6 +339,13 @@ def _counter_snapshots(group: Group) -> list[counters.Snapshot]:
     """Return the counters of each node, with what all its processes count of themselves."""
     ranks, count = group.gather(RankRunner.counter_snapshot), group.bench.case.ranks_per_node
     return [counters.over_ranks(ranks[at : at + count]) for at in range(0, len(ranks), count)]
+
+
+def _send_counters(group: Group, stages: Stages) -> None:
+    """Send what event counters counted in the timed blocks, if the case asks for any."""
+    if group.bench.case.measuring.counters != perf_events.NONE:
+        counts, reasons = perf_events.totals(group.gather(RankRunner.end_counting))
+        stages.send(RecordPart(counters=counts, reasons=reasons))
 
 
 def _time_duet(steppers: list[timing.Steps], measuring: Measuring, stages: Stages, rng: random.Random) -> list[int]:

@@ -13,8 +13,10 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.types import Choice
+from benchmarker.display.result import Text
 from benchmarker.formatting import one_line
 from benchmarker.hooks import registry
+from benchmarker.machine.perf_events import COUNTERS, available
 from benchmarker.tables.table import Table
 
 if TYPE_CHECKING:
@@ -36,20 +38,23 @@ PLURALS = {
 
 
 @click.command("list")
-@click.argument("kind", type=Choice([*PLURALS, "models"]), metavar="[KIND]", required=False)
+@click.argument("kind", type=Choice([*PLURALS, "counters", "models"]), metavar="[KIND]", required=False)
 @click.option("--problem", metavar="LIBRARY", help="The library whose models `list models` lists.")
 @output_options()
 def command(kind: str | None, problem: str | None) -> Output:
     """List the registered plugins, the distribution that provides each, and whether it is available here.
 
     KIND is frameworks, problems, sources, libraries, workloads, meters, metrics or launchers; by default all.
-    `list models --problem=LIBRARY` lists the models of a library, which another process imports.
+    `list counters` lists what `run --counters` can count, and tries each of them here. `list models --problem=LIBRARY`
+    lists the models of a library, which another process imports.
     No framework is imported. A meter is queried, as by `power`, only by `list meters`.
     """
     if kind == "models":
         return _models(problem)
     if problem:
         raise UserError(f"--problem={problem} is for `benchmarker list models`; leave it out")
+    if kind == "counters":
+        return _counters()
     plugins = list(registry.registered(PLURALS[kind] if kind else None).values())
     probes = _queried(plugins) if kind == "meters" else {}
     states = [(plugin, *_state(plugin, probes)) for plugin in plugins]
@@ -72,6 +77,20 @@ def command(kind: str | None, problem: str | None) -> Output:
         for plugin, available, reason in states
     ]
     return Output([Table.of(["kind", "name", "distribution", "available"], rows)], data)
+
+
+def _counters() -> Output:
+    """Return what can be counted, in which unit, and whether it can be here; why not, in a line for each reason."""
+    reasons = available()
+    data = [
+        {"name": name, "unit": event.unit, "meaning": event.meaning, "available": not reasons[name]}
+        | {"reason": reasons[name] or None}
+        for name, event in COUNTERS.items()
+    ]
+    rows = [[name, each.unit, each.meaning, "no" if reasons[name] else "yes"] for name, each in COUNTERS.items()]
+    without = {reason: [name for name in reasons if reasons[name] == reason] for reason in reasons.values() if reason}
+    notes = [Text(f"{', '.join(names)}: {reason}", "  ") for reason, names in without.items()]
+    return Output([Table.of(["counter", "unit", "what is counted", "available"], rows), *notes], data)
 
 
 _NAMES = "import importlib, json, sys; print(json.dumps(importlib.import_module(sys.argv[1]).names()))"

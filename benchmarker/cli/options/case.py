@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -24,11 +24,14 @@ from benchmarker.cli.options.types import (
 from benchmarker.formatting import value_text
 from benchmarker.hooks import parameters
 from benchmarker.hooks.parameters import Setting
+from benchmarker.machine import perf_events
 from benchmarker.power import samplers
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _VALUES = {"int": "N", "float": "NUMBER", "time": "TIME"}
 """What stands for the value of an option in help."""
+_CHECKS: Mapping[str, Callable[[str], object]] = {"power": samplers.meters, "counters": perf_events.chosen}
+"""What refuses unknown names in the value of an option."""
 WORK = ("problem", "mode", "precision")
 """Settings that define the work of a step."""
 WHAT = ("problem", "precision", "device", "gpu", "threads", "compile", "seed")
@@ -75,15 +78,16 @@ def _option(setting: Setting, *, required: bool, is_list: bool) -> Callable[[_F]
         required=required,
         metavar=metavar,
         shell_complete=complete_plugin("problem") if setting.name == "problem" else None,
-        callback=_known_meters if setting.name == "power" else None,
+        callback=_checked if setting.name in _CHECKS else None,
         help=text,
         **({} if setting.default is None else {"default": setting.default}),
     )
 
 
-def _known_meters(context: click.Context, option: click.Parameter, value: str) -> str:
-    """Return `--power`; raises `UserError` if a meter is unknown."""
-    samplers.meters(value)
+def _checked(context: click.Context, option: click.Parameter, value: str) -> str:
+    """Return a list of names; raises `UserError` if one is unknown."""
+    assert option.name is not None
+    _CHECKS[option.name](value)
     return value
 
 

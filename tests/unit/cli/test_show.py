@@ -12,12 +12,14 @@ import pytest
 from support.records import QUIET, make_ceiling, make_record
 from support.texts import make_text, prediction
 
+from benchmarker.api.case import Measuring
 from benchmarker.cli.display.output import print_json, print_json_list
+from benchmarker.display import counters
 from benchmarker.files import atomic
 from benchmarker.formatting import si
 from benchmarker.records import ceilings
 from benchmarker.records.plan import make_plan
-from benchmarker.records.record import CostPart, TokenTimes
+from benchmarker.records.record import CostPart, EventCount, TokenTimes
 from benchmarker.roofline.roofs import Roof
 from benchmarker.tables import results
 
@@ -272,3 +274,32 @@ def test_a_list_printed_piece_by_piece_is_the_same(capsys, values):
     print_json_list(iter(values))
     assert capsys.readouterr().out == whole
     assert "\u202e" not in whole
+
+
+COUNTED = [EventCount("cycles", None, 0.0), EventCount("llc_misses", 6_400, 0.5), EventCount("task_clock", 2**21, 1.0)]
+HIDDEN = "the virtual machine hides it"
+
+
+def counted(counts, **fields):
+    measuring = Measuring(counters=",".join(each.name for each in counts))
+    reasons = make_record().reasons | {"counters[0].count": HIDDEN}
+    return make_record(case={"measuring": measuring}, counters=counts, reasons=reasons, **fields)
+
+
+def test_a_record_shows_what_was_counted_scaled_and_estimated(command, stored):
+    stored(counted(COUNTED))
+    lines = cells(command("show", "results").stdout)
+    assert ["counters", "llc_misses 6,400, task_clock 2.097 ms"] in lines
+    assert ["counters", "counted for part of the time, and scaled: llc_misses 50%"] in lines
+    assert [line for line in lines if line[0] == "counters" and line[1].startswith("bytes from memory are an estimate")]
+    assert ["cycles_per_step", "-", HIDDEN] in lines
+    assert ["estimated_memory_bytes_per_step", "400 KiB", "lower is better"] in lines
+
+
+def test_a_run_says_once_what_was_not_counted_and_what_was_scaled_most():
+    less = [*COUNTED[:1], EventCount("llc_misses", 100, 0.25), *COUNTED[2:]]
+    assert counters.notes([make_record(), counted(COUNTED), counted(less, trial=1)]) == [
+        f"not counted: cycles: {HIDDEN}",
+        "counted for part of the time, and scaled: llc_misses 25%",
+    ]
+    assert counters.notes([counted([EventCount("task_clock", 1, 0.995)])]) == []

@@ -6,8 +6,9 @@ import pytest
 from support.records import make_energy, make_record
 
 from benchmarker import Record
+from benchmarker.api.case import Measuring
 from benchmarker.hooks.metrics import load_metrics
-from benchmarker.records.record import Blocks, CostPart, TokenTimes
+from benchmarker.records.record import Blocks, CostPart, EventCount, Failure, TokenTimes
 
 
 @pytest.fixture(scope="module")
@@ -176,3 +177,69 @@ def test_without_a_profile_of_several_devices_there_is_no_share_of_communication
     assert derive(make_record())[name].reason == "it has one device"
     several = derive(make_record(case={"devices": 2, "ranks": 2}))[name]
     assert (several.value, several.reason) == (None, "it was not profiled; use --profile")
+
+
+def counted(*counts: EventCount, **fields):
+    """A record of 3 blocks of 2 steps with event counters."""
+    names = ",".join(each.name for each in counts)
+    return make_record(
+        case={"measuring": Measuring(counters=names)},
+        blocks=Blocks(2, [1, 1, 1], "blocks"),
+        counters=list(counts),
+        **fields,
+    )
+
+
+def test_event_counters_are_those_of_a_step(derive):
+    record = counted(
+        EventCount("cycles", 1200, 1.0),
+        EventCount("instructions", 3000, 1.0),
+        EventCount("llc_misses", 60, 0.5),
+        EventCount("task_clock", 9_000_000_000, 1.0),
+        EventCount("page_faults", 0, 1.0),
+    )
+    found = derive(record)
+    assert {name: metric.value for name, metric in found.items() if "per_step" in name or "per_cycle" in name} == {
+        "cycles_per_step": 200.0,
+        "instructions_per_step": 500.0,
+        "llc_misses_per_step": 10.0,
+        "page_faults_per_step": 0.0,
+        "task_clock_per_step_s": pytest.approx(1.5),
+        "estimated_memory_bytes_per_step": 640.0,
+        "instructions_per_cycle": 2.5,
+        "energy_per_step_J": None,
+    }
+    assert (found["task_clock_per_step_s"].unit, found["estimated_memory_bytes_per_step"].unit) == ("s", "B")
+    assert found["instructions_per_cycle"].better == "higher"
+
+
+def test_what_was_not_counted_is_null_with_the_records_reason(derive):
+    none = "the virtual machine hides it"
+    reasons = make_record().reasons | {"counters[0].count": none, "counters[1].count": none}
+    found = derive(
+        counted(EventCount("llc_misses", None, 0.0), EventCount("cycles", None, 0.0), reasons=reasons),
+    )
+    for name in ("cycles_per_step", "llc_misses_per_step", "estimated_memory_bytes_per_step"):
+        assert (found[name].value, found[name].reason) == (None, none)
+    assert "instructions_per_cycle" not in found  # nobody asked for instructions
+
+
+def test_no_instructions_in_no_cycles_are_no_ratio(derive):
+    found = derive(counted(EventCount("cycles", 0, 1.0), EventCount("instructions", 0, 1.0)))
+    assert (found["instructions_per_cycle"].value, found["instructions_per_cycle"].reason) == (
+        None,
+        "no cycle was counted",
+    )
+
+
+def test_a_trial_that_failed_before_has_no_counts_but_their_names(derive):
+    failure = Failure("exception", "told to fail", "timed")
+    found = derive(
+        make_record(case={"measuring": Measuring(counters="cycles, instructions")}, status="failed", error=failure)
+    )
+    for name in ("cycles_per_step", "instructions_per_step", "instructions_per_cycle"):
+        assert (found[name].value, found[name].reason) == (None, "the trial failed before it was counted")
+
+
+def test_a_record_without_counters_has_no_metrics_of_them(derive):
+    assert not [name for name in derive(make_record()) if "page_faults" in name or "cycle" in name]
