@@ -146,8 +146,8 @@ class CaseRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     device: Annotated[
         str,
         Meta(
-            description="a platform that the framework reports (cpu, cuda, rocm, tpu), gpu, or auto: the framework's "
-            "choice",
+            description="a platform that the framework reports (cpu, cuda, rocm, tpu, xpu, mps), gpu, or auto: the "
+            "framework's choice",
             extra={"values": "PLATFORM"},
         ),
     ] = "auto"

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from benchmarker.api.problem import Problem
 
 
+GPUS = ("cuda", "rocm", "xpu", "mps")
+"""Platforms of which `--device=gpu` takes the first that there is."""
 DEVICES_PER_CORE = 4
 """Most devices for each core that a processor is divided into: more share it so that no step says anything."""
 
@@ -103,7 +105,7 @@ def make_case(asked: CaseRequest, kind: type[Problem], framework: str, ability: 
 def choose_device(framework: str, info: FrameworkInfo, asked: str) -> Device:
     """The requested device; `auto` is the one that the framework prefers, `gpu` its first GPU."""
     for device in info.devices:
-        if asked in ("auto", device.platform) or (asked == "gpu" and device.platform in ("cuda", "rocm")):
+        if asked in ("auto", device.platform) or (asked == "gpu" and device.platform in GPUS):
             return device
     platforms = ", ".join(device.platform for device in info.devices)
     raise UserError(f"{framework} {info.version} reports no device {asked!r} here; it reports: {platforms}")

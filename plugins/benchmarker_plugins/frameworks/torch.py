@@ -18,11 +18,23 @@ import psutil
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore, Store, TCPStore
+from torch.autograd import DeviceType
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.fx.traceback import annotate
-from torch.profiler import ProfilerActivity, profile, record_function
+from torch.profiler import ProfilerActivity, profile, record_function, supported_activities
 
-from benchmarker import PRECISIONS, Device, DeviceTimer, Framework, FrameworkInfo, ProcessGroup, StepMarker, hookimpl
+from benchmarker import (
+    PRECISIONS,
+    Device,
+    DeviceTimer,
+    Framework,
+    FrameworkInfo,
+    Precision,
+    ProcessGroup,
+    StepMarker,
+    UserError,
+    hookimpl,
+)
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -71,9 +83,12 @@ _ON_CPU = tuple(name for name in _SUPPORTED if name != "tf32")
 
 @hookimpl
 def describe_framework() -> FrameworkInfo:
-    """Describe PyTorch and its devices: the accelerator that it was built for, if there is one, and the CPU."""
+    """Describe PyTorch and its devices: the accelerator that it or a backend was built for, if it is there; the CPU."""
     devices = []
-    if torch.cuda.is_available():
+    accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    if accelerator and accelerator.type != "cuda":
+        devices.append(_accelerator(accelerator.type))
+    if accelerator and accelerator.type == "cuda":
         properties = torch.cuda.get_device_properties(0)
         platform = "rocm" if torch.version.hip else "cuda"
         # TensorFloat-32 came with compute capability 8.0 (NVIDIA A100 whitepaper, 2020), fp8 with 8.9 (NVIDIA Ada GPU
@@ -115,6 +130,38 @@ def _pci(properties: Any) -> str | None:
         return None
 
 
+def _accelerator(kind: str) -> Device:
+    """Describe an accelerator other than a GPU of CUDA or ROCm; a backend has only some of the functions for it."""
+    module = torch.get_device_module(kind)
+    name = getattr(module, "get_device_name", lambda: kind)()
+    properties = module.get_device_properties(0) if hasattr(module, "get_device_properties") else None
+    can_exchange = kind in dist.Backend.default_device_backend_map
+    return Device(
+        kind,
+        name,
+        tuple(name for name in _ON_CPU if _multiplies(kind, PRECISIONS[name])),
+        memory_bytes=getattr(properties, "total_memory", None),
+        count=torch.accelerator.device_count() if can_exchange else 1,
+    )
+
+
+def _multiplies(kind: str, types: Precision) -> bool:
+    """Whether an accelerator multiplies two matrices of ones in a precision, with the right result; never in fp8."""
+    if types.slices:
+        return all(_multiplies(kind, PRECISIONS[name]) for name in (types.parameter, types.compute))
+    if types.scale:
+        return False  # products of PyTorch itself, `torch._scaled_mm`, have other rules on every device
+    size = 32  # the least of `_int_mm` is 17
+    try:
+        ones = torch.ones((size, size), dtype=DTYPES[types.parameter], device=kind)
+        with torch.autocast(kind, DTYPES[types.compute]) if types.is_mixed else nullcontext():
+            product = torch._int_mm(ones, ones) if types.compute == "int8" else ones @ ones
+        is_short = not types.is_mixed or product.dtype == DTYPES[types.compute]
+        return is_short and bool((product.cpu() == size).all())
+    except (RuntimeError, TypeError, AssertionError):
+        return False
+
+
 @hookimpl
 def make_framework(device: str, precision: str, threads: int | None) -> Framework:
     """Open PyTorch on one device, with matrix products in exactly the requested precision."""
@@ -128,7 +175,7 @@ def make_framework(device: str, precision: str, threads: int | None) -> Framewor
     # Sums of 16-bit products stay in fp32, as in JAX.
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
-    return TorchFramework(torch.device("cpu" if device == "cpu" else "cuda"))
+    return TorchFramework(torch.device("cuda" if device == "rocm" else device))
 
 
 def scope(name: str) -> AbstractContextManager[Any]:
@@ -178,6 +225,7 @@ class TorchFramework(Framework):
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
+        self._module: Any = torch.get_device_module(device)
         self.rank = self.local_rank = 0
         self.ranks = 1
         self.mesh: DeviceMesh | None = None
@@ -186,8 +234,8 @@ class TorchFramework(Framework):
     def join(self, group: ProcessGroup) -> None:
         """Join the process group, as the default one of PyTorch."""
         self.rank, self.local_rank, self.ranks = group.rank, group.local_rank, group.ranks
-        if self.device.type == "cuda":
-            torch.cuda.set_device(group.local_rank)
+        if self.device.type != "cpu":
+            self._module.set_device(group.local_rank)
         if not ipaddress.ip_address(group.own_host).is_loopback:
             _choose_interface(group.own_host)
         first = _first_store(group) if group.rank == 0 else None
@@ -226,13 +274,13 @@ class TorchFramework(Framework):
         return value / self.ranks
 
     def _group(self, store: Store) -> None:
-        backend = "nccl" if self.device.type == "cuda" else "gloo"
+        backend = dist.Backend.default_device_backend_map[self.device.type]
         dist.init_process_group(
             backend, store=store, rank=self.rank, world_size=self.ranks, timeout=_NO_LIMIT, device_id=self._own()
         )
 
     def _own(self) -> torch.device | None:
-        return torch.device("cuda", self.local_rank) if self.device.type == "cuda" else None
+        return torch.device(self.device.type, self.local_rank) if self.device.type != "cpu" else None
 
     def is_lost_peer(self, error: BaseException) -> bool:
         """Whether gloo or NCCL reports that a connection was closed."""
@@ -248,8 +296,8 @@ class TorchFramework(Framework):
 
     def synchronize(self, result: Any) -> None:
         """Wait for all launched work; on the CPU nothing is ever pending."""
-        if self.device.type == "cuda":
-            torch.cuda.synchronize()
+        if self.device.type != "cpu":
+            self._module.synchronize()
 
     def is_finite(self, result: Any) -> bool:
         """Whether every floating-point or complex tensor in `result` is finite throughout."""
@@ -279,11 +327,12 @@ class TorchFramework(Framework):
         return settings
 
     def peak_memory_bytes(self) -> int | None:
-        """Return the allocator's peak; on the CPU there is none."""
-        return torch.cuda.max_memory_allocated() if self.device.type == "cuda" else None
+        """Return the allocator's peak; None for the CPU, and for an accelerator that counts none."""
+        count = getattr(self._module, "max_memory_allocated", None)
+        return count() if count and self.device.type != "cpu" else None
 
     def device_timer(self) -> DeviceTimer | None:
-        """Return a timer by two events around the steps, on the current stream; a CPU has none."""
+        """Return a timer by two events around the steps, on the current stream; only CUDA and ROCm have all of it."""
         return self._device_time_ns if self.device.type == "cuda" else None
 
     def _device_time_ns(self, step: Callable[[], Any], steps: int) -> int | None:
@@ -312,10 +361,16 @@ class TorchFramework(Framework):
     def profile(self, folder: Path) -> Iterator[StepMarker]:
         """Run PyTorch's profiler, with allocations, and the shapes of inputs, from which FLOPs are counted."""
         activities = [ProfilerActivity.CPU]
-        if self.device.type == "cuda":
-            activities.append(ProfilerActivity.CUDA)
+        if self.device.type != "cpu":
+            own = getattr(ProfilerActivity, self.device.type.upper(), ProfilerActivity.PrivateUse1)
+            activities += [own] if own in supported_activities() else []
         with profile(activities=activities, record_shapes=True, profile_memory=True, acc_events=True) as profiler:
             yield lambda number: record_function(f"ProfilerStep#{number}")
+        if self.device.type not in ("cpu", "cuda"):
+            assert profiler.profiler is not None
+            events = profiler.profiler.kineto_results.events()
+            if all(event.device_type() == DeviceType.CPU for event in events):
+                raise UserError(f"PyTorch's profiler recorded nothing of {self.device.type}")
         profiler.export_chrome_trace(str(folder / "trace.json"))
 
     def is_out_of_memory(self, error: BaseException) -> bool:

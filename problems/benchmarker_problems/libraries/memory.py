@@ -18,11 +18,12 @@ BUILT = PRECISIONS["fp32"].parameter_bytes
 
 
 def free(device: torch.device) -> int:
-    """Return the bytes of a device, or of the machine for a CPU, that nothing holds."""
-    if device.type != "cuda":
+    """Return the bytes of a device that nothing holds; of the machine for a CPU, or if the device does not say."""
+    module = torch.get_device_module(device)
+    if device.type == "cpu" or not hasattr(module, "mem_get_info"):
         return int(psutil.virtual_memory().available)
-    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return torch.cuda.mem_get_info(device)[0] + unused
+    unused = module.memory_reserved(device) - module.memory_allocated(device)
+    return int(module.mem_get_info(device)[0] + unused)
 
 
 def weight_count(build: Callable[[], nn.Module]) -> int:
