@@ -142,8 +142,9 @@ class Counters:
         """Return what was counted of each event until now."""
         readings = []
         for name, descriptors in self._opened.items():
-            columns = zip(*map(self._kernel.read, descriptors), strict=True)
-            readings.append(Reading(name, *map(sum, columns), reason=self._reasons.get(name, "")))
+            read = [self._kernel.read(descriptor) for descriptor in descriptors]
+            value, enabled_ns, running_ns = (sum(each[at] for each in read) for at in range(3))
+            readings.append(Reading(name, value, enabled_ns, running_ns, self._reasons.get(name, "")))
         return readings
 
     def close(self) -> None:

@@ -17,8 +17,8 @@ import numpy as np
 import psutil
 import torch
 import torch.distributed as dist
+from torch._C._autograd import DeviceType
 from torch._C._distributed_c10d import HashStore, Store, TCPStore
-from torch.autograd import DeviceType
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.fx.traceback import annotate
 from torch.profiler import ProfilerActivity, profile, record_function, supported_activities
@@ -363,7 +363,7 @@ class TorchFramework(Framework):
         activities = [ProfilerActivity.CPU]
         if self.device.type != "cpu":
             own = getattr(ProfilerActivity, self.device.type.upper(), ProfilerActivity.PrivateUse1)
-            activities += [own] if own in supported_activities() else []
+            activities += [own] if own in supported_activities() else []  # type: ignore[no-untyped-call]
         with profile(activities=activities, record_shapes=True, profile_memory=True, acc_events=True) as profiler:
             yield lambda number: record_function(f"ProfilerStep#{number}")
         if self.device.type not in ("cpu", "cuda"):
