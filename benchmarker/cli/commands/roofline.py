@@ -46,7 +46,7 @@ DROPPED = ("predicted", "attainable", "intensity", "achieved")
 @roof_option
 @measure_option
 @click.option("--device", metavar="NAME", help="The device of a trace, such as 'NVIDIA H100 80GB HBM3'.")
-@click.option("--precision", type=Choice(list(PRECISIONS)), help="The precision of a trace.")
+@click.option("--precision", type=Choice(list(PRECISIONS)), metavar="NAME", help="The precision of a trace.")
 @pool_option
 @output_option("Write a plot: .png, .svg or .pdf.")
 @output_options(top=TOP)

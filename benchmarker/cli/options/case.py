@@ -30,6 +30,8 @@ from benchmarker.power import samplers
 _F = TypeVar("_F", bound=Callable[..., Any])
 _VALUES = {"int": "N", "float": "NUMBER", "time": "TIME"}
 """What stands for the value of an option in help."""
+_LONGEST = 100
+"""Most characters of the choices that stand for a value; more are listed in the text, where lines can break."""
 _CHECKS: Mapping[str, Callable[[str], object]] = {"power": samplers.meters, "counters": perf_events.chosen}
 """What refuses unknown names in the value of an option."""
 WORK = ("problem", "mode", "precision")
@@ -62,12 +64,18 @@ def _option(setting: Setting, *, required: bool, is_list: bool) -> Callable[[_F]
     default = setting.default_text
     if setting.default is not None and setting.type != "bool":
         default = f"{setting.default:g}s" if setting.type == "time" else value_text(setting.default)
-    notes = "; ".join([f"default: {default}"] * bool(default) + [setting.range] * bool(setting.range))
+    choices = f"[{'|'.join(setting.choices)}]" if setting.choices else ""
+    listed = len(choices) > _LONGEST
+    notes = "; ".join(
+        [f"one of {', '.join(setting.choices)}"] * listed
+        + [f"default: {default}"] * bool(default)
+        + [setting.range] * bool(setting.range)
+    )
     text = f"{setting.help[0].upper()}{setting.help[1:]}.{f'  [{notes}]' if notes else ''}"
     if setting.type == "bool":
         flags = f"{setting.option}/--no-{setting.option[2:]}"
         return click.option(flags, setting.name, default=setting.default, help=text)
-    metavar = setting.values or (f"[{'|'.join(setting.choices)}]" if setting.choices else _VALUES[setting.type])
+    metavar = setting.values or ("NAME" if listed else choices) or _VALUES[setting.type]
     words = ("all",) if is_list and setting.name == "devices" else ()
     if is_list:
         metavar = "|".join([f"{metavar}[,...]", *words])
