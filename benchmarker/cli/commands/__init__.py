@@ -25,6 +25,7 @@ SECTIONS = {
         "compare": "Compare records: faster, slower, same or undecided.",
         "scaling": "Show how much faster several devices are than one.",
         "ladder": "Show which level of the stack loses how much speed.",
+        "fit": "Fit latency and asymptotic rate to times over a size.",
         "pareto": "Find the Pareto-optimal configurations.",
         "table": "Print cases as a table: text, Markdown, LaTeX, HTML or CSV.",
         "predict": "Predict a step on a device, measured here or not.",
