@@ -116,7 +116,7 @@ class Attention(Problem):
 
     def _in_fp8(self, batch: Arrays, types: Precision) -> np.ndarray:
         """Return the output with exact sums of numbers in fp8, and an exact softmax."""
-        factors = self.scaled(batch, types)
+        factors = (fp8.scaled(value, types, axis) for value, axis in self.by_head(batch))
         q_BHTD, k_BHtD, v_BHtD = (numbers * scale.astype(np.float64) for numbers, scale in factors)
         scores_BHTt = q_BHTD @ k_BHtD.swapaxes(-1, -2) * self.head_dim**-0.5
         if self.causal:
@@ -127,10 +127,9 @@ class Attention(Problem):
         out_BHTD: np.ndarray = numbers * scale.astype(np.float64) @ v_BHtD
         return out_BHTD.transpose(0, 2, 1, 3)
 
-    def scaled(self, batch: Arrays, types: Precision) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return q, k and v [B, H, T, D] as numbers of fp8, and their scales; a row of v is one of its transpose."""
-        axes = {"q": -1, "k": -1, "v": -2}
-        return [fp8.scaled(batch[name].transpose(0, 2, 1, 3), types, axis) for name, axis in axes.items()]
+    def by_head(self, batch: Arrays) -> list[tuple[np.ndarray, int]]:
+        """Return q, k and v as [B, H, T, D], and the axis along which numbers share a scale by row."""
+        return [(batch[name].transpose(0, 2, 1, 3), axis) for name, axis in (("q", -1), ("k", -1), ("v", -2))]
 
 
 @hookimpl

@@ -61,7 +61,7 @@ def build_workload(framework: JaxFramework, case: Case, problem: Attention, data
 
     def put(batch: Arrays) -> tuple[Any, ...]:
         if types.scale:
-            return fp8.put(framework, p.scaled(batch, types), dtype)
+            return tuple(fp8.scaled(framework.put(value), types, dtype, axis) for value, axis in p.by_head(batch))
         return tuple(framework.put(batch[name], dtype) for name in INPUTS[case.mode])
 
     function = jax.jit(scaled_forward if types.scale else step_function(p, case.mode, kernel))

@@ -35,7 +35,7 @@ def build_workload(framework: TorchFramework, case: Case, problem: Attention, da
 
     def put(batch: Arrays) -> tuple[Any, ...]:
         if types.scale:
-            return fp8.put(framework, p.scaled(batch, types), dtype)
+            return tuple(fp8.scaled(framework.put(value), types, dtype, axis) for value, axis in p.by_head(batch))
         return tuple(framework.put(batch[name], dtype) for name in INPUTS[case.mode])
 
     batches = cycle([put(batch) for batch in data.batches])

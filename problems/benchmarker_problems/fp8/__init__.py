@@ -47,12 +47,13 @@ def scale_axes(types: Precision, axis: int) -> int | tuple[int, int]:
 def scaled(values: np.ndarray, types: Precision, axis: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the numbers that stand for values, in float32, and their scales, which broadcast.
 
-    `axis` is that of the sum, along which values of a row of A or a column of B are.
+    `axis` is that of the sum, along which values of a row of A or a column of B are. A scale is a product with the
+    reciprocal of the largest number, as compilers make of a quotient: so it is the same in all frameworks.
     """
-    axes = scale_axes(types, axis)
-    largest = np.abs(values).max(axis=axes, keepdims=True)
-    scale = np.where(largest == 0, 1, largest / FORMATS[types.parameter].largest).astype(np.float32)
-    return rounded(values / scale.astype(np.float64), types.parameter).astype(np.float32), scale
+    values = values.astype(np.float32)
+    largest = np.abs(values).max(axis=scale_axes(types, axis), keepdims=True)
+    scale = np.where(largest == 0, np.float32(1), largest * np.float32(1 / FORMATS[types.parameter].largest))
+    return rounded(values / scale, types.parameter).astype(np.float32), scale
 
 
 def deviation(a_MK: np.ndarray, b_KN: np.ndarray, types: Precision) -> np.ndarray:

@@ -1,30 +1,22 @@
 """Products of fp8 with scales in JAX."""
 
-from collections.abc import Iterable
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from benchmarker import Precision
-from benchmarker_plugins.frameworks.jax import JaxFramework
 from benchmarker_problems.fp8 import FORMATS, scale_axes
 
 Scaled = tuple[Array, Array]
 """Numbers [..., rows, columns], and their scales, which broadcast."""
 
 
-def put(framework: JaxFramework, factors: Iterable[tuple[np.ndarray, np.ndarray]], dtype: Any) -> tuple[Scaled, ...]:
-    """Return numbers and scales on the device, as `fp8.scaled` gives them."""
-    return tuple((framework.put(numbers, dtype), framework.put(scale)) for numbers, scale in factors)
-
-
 def scaled(values: Array, types: Precision, dtype: Any, axis: int) -> Scaled:
     """Return the numbers that stand for values in fp32, and their scales, as `fp8.scaled` does."""
     axes = scale_axes(types, axis)
     largest = jnp.abs(values).max(axes, keepdims=True)
-    scale = jnp.where(largest == 0, 1, largest / FORMATS[types.parameter].largest)
+    scale = jnp.where(largest == 0, 1, largest * (1 / FORMATS[types.parameter].largest))
     return (values / scale).astype(dtype), scale
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import PRECISIONS, Arrays, Cost, Data, Mode, Precision, Problem, UserError, hookimpl
+from benchmarker import PRECISIONS, Cost, Data, Mode, Precision, Problem, UserError, hookimpl
 from benchmarker_problems import fp8
 from benchmarker_problems.gemm import slices
 
@@ -141,17 +141,6 @@ class Gemm(Problem):
             return [{"c": slices.truncation(a_MK, b_KN, types.slices)} for a_MK, b_KN in stored]
         return [{"c": fp8.deviation(a_MK, b_KN, types)} for a_MK, b_KN in stored]
 
-    def scaled(self, batch: Arrays, types: Precision) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return A and B as numbers of the precision, in the layouts in which they are stored, and the scales of each.
-
-        Those of A are [M, 1] and those of B [1, N], or [1, 1].
-        """
-        found = []
-        for name, transpose, axis in (("a", self.transpose_a, -1), ("b", self.transpose_b, -2)):
-            numbers, scale = fp8.scaled(transposed(batch[name], transpose), types, axis)
-            found.append((np.ascontiguousarray(transposed(numbers, transpose)), scale))
-        return found
-
 
 @hookimpl
 def define_problem() -> type[Problem]:
@@ -162,9 +151,8 @@ def define_problem() -> type[Problem]:
 def transposed(value: Any, transpose: bool) -> Any:
     """Return `value` (an array of NumPy or JAX, or a tensor), with its last two axes swapped if `transpose`.
 
-    Of numbers and their scales, the numbers are.
+    Numbers and their scales are transposed together.
     """
     if isinstance(value, tuple):
-        numbers, scale = value
-        return transposed(numbers, transpose), scale
+        return tuple(transposed(each, transpose) for each in value)
     return value.swapaxes(-1, -2) if transpose else value

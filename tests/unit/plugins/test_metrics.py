@@ -84,7 +84,7 @@ def test_every_metric_has_a_direction_and_a_unit(derive, plain):
     of_profile = {"communication_share", "waiting_share"}
     shares |= {"contention", "imbalance", "communication", "straggler_score"}
     for name, metric in derive(msgspec.convert(plain, Record)).items():
-        errors = {"error", "componentwise_error"}
+        errors = {"error", "componentwise_error", "effective_bits"}
         assert (metric.unit == "1") == (name in {*shares, *of_profile, *errors, "times_predicted"})
         higher = name in {*shares, "effective_bits"} or metric.unit.endswith(("/s", "/J"))
         assert metric.better == ("higher" if higher else "lower"), name
