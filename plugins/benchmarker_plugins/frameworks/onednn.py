@@ -208,6 +208,7 @@ class OnednnFramework(NumpyFramework):
         self.library = library
         self._engine = Object(library, "engine", "engine_create", c_int(_CPU), c_size_t(0))
         self._stream = Object(library, "stream", "stream_create", self._engine, c_uint(_IN_ORDER))
+        self._own: weakref.WeakKeyDictionary[Object, dict[int, Object]] = weakref.WeakKeyDictionary()
 
     def synchronize(self, result: Any) -> None:
         """Wait until all calls are complete."""
@@ -269,7 +270,8 @@ class OnednnFramework(NumpyFramework):
     ) -> list[Callable[[], object]]:
         """Return the calls that execute a primitive on arrays, by their numbers as arguments.
 
-        Where it has chosen another layout than that of an array, a call before or after it reorders.
+        Where it has chosen another layout than that of an array, a call before or after it reorders, by a memory that
+        all calls of the implementation share.
         """
         before: list[Callable[[], object]] = []
         after: list[Callable[[], object]] = []
@@ -279,7 +281,8 @@ class OnednnFramework(NumpyFramework):
             memories[number] = given = self._memory(stored, array.ctypes.data_as(c_void_p))
             wanted = self.library.description_of(chosen, number)
             if not self.library.are_equal(stored, wanted):
-                memories[number] = own = self._memory(wanted, c_void_p(_ALLOCATE))
+                own = self._own.setdefault(chosen, {}).get(number) or self._memory(wanted, c_void_p(_ALLOCATE))
+                memories[number] = self._own[chosen][number] = own
                 if number in inputs:
                     before.append(self._reorder((stored, given), (wanted, own)))
                 else:

@@ -23,7 +23,7 @@ from benchmarker_plugins.frameworks.onednn import (
 )
 from benchmarker_problems.conv import INPUTS, Conv, channels_first, channels_last
 from benchmarker_problems.steps import calls
-from benchmarker_problems.steps.calls import Prepared
+from benchmarker_problems.steps.calls import Call
 
 _DIRECT = 1
 """`dnnl_convolution_direct` (dnnl_types.h)."""
@@ -50,28 +50,34 @@ def build_workload(framework: OnednnFramework, case: Case, problem: Conv, data: 
     def described(array: np.ndarray) -> object:
         return framework.described(array, stored=p.layout == "channels_last")
 
-    def prepared(batch: Arrays) -> Prepared:
-        inputs = {name: stored(name, batch[name]) for name in INPUTS[case.mode]}
-        out = np.empty_like(inputs["x"], shape=(p.batch_size, p.out_channels, *p.dims * (p.out_size,)))
-        x, w = inputs["x"], _grouped(inputs["w"], p.groups)
-        x_form, w_form, out_form = described(x), framework.described(w, stored=False), described(out)
-        kind = c_int(INFERENCE if case.mode == "inference" else TRAINING), c_int(_DIRECT)
-        forward = framework.chosen("convolution_forward", *kind, x_form, w_form, None, out_form, *geometry, None)
-        made = framework.calls(forward, {SOURCE: x, WEIGHTS: w}, {RESULT: out})
-        if case.mode == "inference":
-            return {"out": out}, made
-        d_out, d_x, d_w = inputs["d_out"], np.empty_like(x), np.empty_like(inputs["w"])
-        of_x = framework.chosen(
-            "convolution_backward_data", c_int(_DIRECT), x_form, w_form, out_form, *geometry, forward, None
-        )
-        made += framework.calls(of_x, {WEIGHTS: w, D_RESULT: d_out}, {D_SOURCE: d_x})
-        of_w = framework.chosen(
-            "convolution_backward_weights", c_int(_DIRECT), x_form, w_form, None, out_form, *geometry, forward, None
-        )
-        made += framework.calls(of_w, {SOURCE: x, D_RESULT: d_out}, {D_WEIGHTS: _grouped(d_w, p.groups)})
-        return {"out": out, "d_x": d_x, "d_w": d_w}, made
+    sets = [{name: stored(name, batch[name]) for name in INPUTS[case.mode]} for batch in data.batches]
+    x, w = sets[0]["x"], sets[0]["w"]
+    out = np.empty_like(x, shape=(p.batch_size, p.out_channels, *p.dims * (p.out_size,)))
+    x_form, w_form, out_form = described(x), framework.described(_grouped(w, p.groups), stored=False), described(out)
+    kind = c_int(INFERENCE if case.mode == "inference" else TRAINING), c_int(_DIRECT)
+    forward = framework.chosen("convolution_forward", *kind, x_form, w_form, None, out_form, *geometry, None)
 
-    return calls.workload(map(prepared, data.batches), channels_last)
+    def forward_calls(inputs: Arrays) -> list[Call]:
+        kernel = _grouped(inputs["w"], p.groups)
+        return framework.calls(forward, {SOURCE: inputs["x"], WEIGHTS: kernel}, {RESULT: out})
+
+    if case.mode == "inference":
+        return calls.workload((({"out": out}, forward_calls(each)) for each in sets), channels_last)
+    d_x, d_w = np.empty_like(x), np.empty_like(w)
+    rest = *geometry, forward, None
+    of_x = framework.chosen("convolution_backward_data", c_int(_DIRECT), x_form, w_form, out_form, *rest)
+    of_w = framework.chosen("convolution_backward_weights", c_int(_DIRECT), x_form, w_form, None, out_form, *rest)
+
+    def all_calls(inputs: Arrays) -> list[Call]:
+        kernel, d_kernel = _grouped(inputs["w"], p.groups), _grouped(d_w, p.groups)
+        return [
+            *forward_calls(inputs),
+            *framework.calls(of_x, {WEIGHTS: kernel, D_RESULT: inputs["d_out"]}, {D_SOURCE: d_x}),
+            *framework.calls(of_w, {SOURCE: inputs["x"], D_RESULT: inputs["d_out"]}, {D_WEIGHTS: d_kernel}),
+        ]
+
+    results = {"out": out, "d_x": d_x, "d_w": d_w}
+    return calls.workload(((results, all_calls(each)) for each in sets), channels_last)
 
 
 def _grouped(kernel: np.ndarray, groups: int) -> np.ndarray:

@@ -38,16 +38,17 @@ def products(problem: Gemm, mode: Mode) -> tuple[Product, ...]:
 def workload(
     problem: Gemm, mode: Mode, data: Data, matmul: Matmul, dtype: np.dtype[Any], result_dtype: np.dtype[Any]
 ) -> Workload:
-    """Return the workload that makes a call for each product of a step."""
+    """Return the workload that makes a call for each product of a step; all steps write to the same arrays."""
+    results: dict[str, np.ndarray] = {}
 
     def prepared(batch: Arrays) -> Prepared:
         inputs = {name: np.ascontiguousarray(batch[name], dtype) for name in INPUTS[mode]}
-        results: dict[str, np.ndarray] = {}
         made: list[Call] = []
         for each in products(problem, mode):
             left = transposed(inputs[each.left], each.transpose_left)
             right = transposed(inputs[each.right], each.transpose_right)
-            results[each.result] = np.empty((*left.shape[:-1], right.shape[-1]), result_dtype)
+            if each.result not in results:
+                results[each.result] = np.empty((*left.shape[:-1], right.shape[-1]), result_dtype)
             made.append(matmul(left, right, results[each.result]))
         return results, made
 

@@ -30,13 +30,13 @@ def build_workload(framework: OnednnFramework, case: Case, problem: Lstm, data: 
     """Build a step: the outputs of one batch, from states of zero, which they are if none are given."""
     p, dtype = problem, DTYPES[case.precision]
     weights = {name: np.ascontiguousarray(weight, dtype) for name, weight in data.weights.items()}
+    outs = [np.empty((p.seq_len, p.batch_size, p.hidden_size), dtype) for _ in range(p.layers)]
 
     def prepared(batch: Arrays) -> Prepared:
         made: list[calls.Call] = []
         x_TBI = np.ascontiguousarray(batch["x"], dtype)
-        for layer in range(p.layers):
+        for layer, out_TBH in enumerate(outs):
             w_x, w_h, b = (_by_gates(weights[f"{layer}.{name}"]) for name in ("w_x", "w_h", "b"))
-            out_TBH = np.empty((*x_TBI.shape[:2], p.hidden_size), dtype)
             x_form, b_form, out_form = (framework.described(array) for array in (x_TBI, b, out_TBH))
             w_x_form, w_h_form = (framework.described(array, stored=False) for array in (w_x, w_h))
             kind = c_int(INFERENCE), c_int(_LEFT_TO_RIGHT)

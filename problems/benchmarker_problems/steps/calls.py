@@ -1,4 +1,7 @@
-"""Steps that are calls of a library of routines, prepared for each batch, which write into arrays of the batch."""
+"""Steps that are calls of a library of routines, prepared for each batch.
+
+They write to arrays that later steps may write to: a result is read before the next step.
+"""
 
 from collections.abc import Callable, Iterable
 from itertools import cycle
