@@ -142,6 +142,16 @@ def implementation_float(numbers):
     return numbers.float() if hasattr(numbers, "float") else numbers.astype("float32")
 
 
+@pytest.mark.parametrize(("problem", "options"), [("gemm", {}), ("gemm", {"transpose_a": True}), ("attention", {})])
+def test_layouts_of_fp8_that_cannot_be_compiled_are_refused(problem, options):
+    size = registry.problem(problem)(**options).small()
+    case = Case(problem=problem, framework="torch", device="cpu", params={}, precision="fp8_e4m3", compile=True)
+    hooks = registry.load([f"workload.{problem}.torch"]).hook
+    data = drawn(size, "fp8_e4m3", 0, 1)
+    with pytest.raises(UserError, match="omit --compile"):
+        hooks.build_workload(framework=opened("torch"), problem=size, case=case, data=data)
+
+
 def test_scales_by_row_are_better_where_rows_differ():
     by_tensor, by_row = (found("torch", f"fp8_e4m3{way}", range="wide") for way in ("", "_row"))
     assert 2 * by_row.error < by_tensor.error

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from benchmarker import FLOATS, PRECISIONS, Arrays, Case, Data, Mode, Precision, Support, Workload, hookimpl
+from benchmarker import FLOATS, PRECISIONS, Arrays, Case, Data, Mode, Precision, Support, UserError, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
 from benchmarker_problems.attention import INPUTS, NOT_SCALED, OUTPUTS, Attention, product_flops
 from benchmarker_problems.fp8 import SCALED
@@ -31,6 +31,8 @@ def build_workload(framework: TorchFramework, case: Case, problem: Attention, da
     """Build a step: the attention of one batch; in `forward_backward` also the gradients of q, k and v, by autograd."""
     p, types, device = problem, PRECISIONS[case.precision], framework.device
     dtype = DTYPES[types.parameter]
+    if types.scale and case.compile:
+        raise UserError("compiled, fp8 is multiplied by columns of V alone, which are not stored so; omit --compile")
     bias_Tt = causal_bias(p.seq_len, torch.float32 if types.scale else dtype, device) if p.causal else None
 
     def put(batch: Arrays) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarker import FLOATS, PRECISIONS, Arrays, Case, Data, Mode, Support, Workload, hookimpl
+from benchmarker import FLOATS, PRECISIONS, Arrays, Case, Data, Mode, Support, UserError, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
 from benchmarker_problems.fp8 import SCALED
 from benchmarker_problems.fp8 import torch as fp8
@@ -60,6 +60,10 @@ def build_workload(framework: TorchFramework, case: Case, problem: Gemm, data: D
     """Build a step: one product; in `forward_backward` also the gradients of A and B, by autograd."""
     types = PRECISIONS[case.precision]
     dtype, multiply = DTYPES[types.parameter], _multiply(case.precision)
+    if types.scale and case.compile and (problem.transpose_a or not problem.transpose_b):
+        raise UserError(
+            "compiled, fp8 is multiplied by rows of A and columns of B alone: use --transpose-b, or omit --compile"
+        )
 
     def put(batch: Arrays) -> tuple[Any, ...]:
         if types.scale:
