@@ -1,5 +1,8 @@
 """Runtimes of exported models: the precision and the threads that they compute with, and profiles by node."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from support.checks import ability_of, checked
@@ -51,6 +54,16 @@ def test_a_step_is_profiled_by_node_with_the_scopes_of_the_model(tmp_path):
     }
     products = {kernel.scope for kernel in found.kernels() if kernel.category == "gemm"}
     assert products >= {"attn_qkv", "attn_q_k", "attn_att_v", "attn_proj", "mlp_fc", "mlp_proj", "lm_head"}
+
+
+def test_openvino_sends_no_statistics_of_its_use():
+    """Otherwise its import starts a process, which connects to a host of the vendor's."""
+    program = (
+        "import os, sys, benchmarker_plugins.frameworks.openvino\n"
+        "assert not [name for name in sys.modules if name.startswith('openvino_telemetry.')]\n"
+        "assert 'openvino.tools.ovc.telemetry_stub' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 @pytest.mark.parametrize("framework", ["onnxruntime", "openvino"])

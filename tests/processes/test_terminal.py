@@ -107,6 +107,8 @@ ELSEWHERE = {
     **dict.fromkeys(("validate", "suite check"), "name a file and its fault in a line each, for grep"),
     "ceilings": "the table of `roofline`, after measuring",
     "telemetry": "needs readings of a meter",
+    "ladder": "another test has the width of its tables, of made records",
+    "fit": "needs cases of several sizes",
 }
 """Commands that are not run here, and why; their help is read."""
 UNLIMITED = 1000

@@ -1,16 +1,20 @@
 """OpenVINO on the CPU, with models exported from PyTorch to ONNX."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import openvino
 import torch
 from torch import Tensor
 
 from benchmarker import PRECISIONS, Device, Framework, FrameworkInfo, UserError, hookimpl
 from benchmarker_plugins.frameworks.exporting import ExportingFramework, Run, exporters
 from benchmarker_plugins.frameworks.torch import Entered
+
+# Without this module, OpenVINO does not send statistics of its use over the network, by a process beside the measured.
+sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]
+import openvino  # noqa: E402
 
 _HINTS = {"fp32": openvino.Type.f32, "bf16": openvino.Type.bf16}
 """What OpenVINO calls the type that products are computed in."""
