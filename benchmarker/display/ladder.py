@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from benchmarker.comparing.scaling_results import shown
 from benchmarker.display.result import Part, Text
-from benchmarker.formatting import rounded, si
+from benchmarker.formatting import count, rounded, si
 from benchmarker.tables.table import NOTHING, Cell, Column, Filled, Shown, Table, interval, number
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ _OF_LOSSES = (
 
 def ladder_output(found: Ladder) -> Iterator[Part]:
     """Yield the rungs of each piece and of the step, what the step loses where, and what should make one doubt it."""
-    yield Text(found.name, "  ")
+    trials = [rung.trials for piece in found.pieces for rung in piece.rungs] + [step.trials for step in found.steps]
+    yield Text(f"{found.name}, {count(max(trials, default=0), 'trial')} of each rung", "  ")
     if found.roof:
         yield Text(f"  roof: {found.roof}", "    ")
     for piece in found.pieces:
@@ -74,7 +75,7 @@ def _rungs(rungs: Sequence[Rung]) -> Table:
         (Column("rung", only="print"), [f"{each.framework} {each.place}" for each in rungs]),
         (Column("framework", only="data"), [each.framework for each in rungs]),
         (Column("place", only="data"), [each.place for each in rungs]),
-        (number("trials"), [each.trials for each in rungs]),
+        (number("trials", only="data"), [each.trials for each in rungs]),
         (number("time_s", "s", "time"), [each.time_s for each in rungs]),
         (number("flop_per_s", "FLOP/s", "FLOP/s"), [each.flop_per_s for each in rungs]),
         (number("of_roof", form=_percent), [each.of_roof for each in rungs]),
@@ -82,7 +83,7 @@ def _rungs(rungs: Sequence[Rung]) -> Table:
         *interval("of_below", [(ratio.low, ratio.high) if ratio else None for ratio in ratios]),
         (Column("below", only="data"), [each.below for each in rungs]),
     ]
-    return Table.of_columns(filled, drop=["trials", "flop_per_s"])
+    return Table.of_columns(filled, drop=["flop_per_s"])
 
 
 def _sentence(losses: Losses) -> str:
