@@ -106,11 +106,11 @@ def test_jax_copies_between_its_kinds_of_memory(direction):
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_pytorch_does_not_wait_for_copies_from_and_to_pinned_memory_one_by_one(direction, monkeypatch):
     """There is none without a GPU: the host's tensors are marked instead."""
-    pinned, copies = set(), []
+    pinned, copies = {}, []  # the tensors stay, so that no other one gets their addresses
     copy_ = torch.Tensor.copy_
 
     def pin_memory(tensor):
-        pinned.add(tensor.data_ptr())
+        pinned[tensor.data_ptr()] = tensor
         return tensor
 
     def copied(target, source, non_blocking=False):
