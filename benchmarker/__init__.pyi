@@ -70,7 +70,7 @@ from .library.functions import ab as ab
 from .library.functions import measure as measure
 from .library.judging import Verdicts as Verdicts
 from .library.judging import compare as compare
-from .library.ladder import Climbed as Climbed
+from .library.ladder import MeasuredLadder as MeasuredLadder
 from .library.ladder import ladder as ladder
 from .library.magic import load_ipython_extension as load_ipython_extension
 from .library.measuring import Measured as Measured

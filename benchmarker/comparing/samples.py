@@ -51,6 +51,11 @@ T_TESTS = (WELCH, OF_PAIRED, BY_RUN)
 _UNITS = {PAIRED: "rounds", BY_RUN: "runs per side"}
 
 
+def round_of(record: Record) -> Key:
+    """Return the round of a trial."""
+    return record.run_id, record.trial, location(record.machine.host, record.allocation)
+
+
 @dataclass(frozen=True, slots=True)
 class Trial:
     """A trial with a value of the metric: the logarithms of the value and of the tenth percentile of step times."""
@@ -62,8 +67,7 @@ class Trial:
     @property
     def round(self) -> Key:
         """The round of the trial."""
-        record = self.record
-        return record.run_id, record.trial, location(record.machine.host, record.allocation)
+        return round_of(self.record)
 
     @property
     def run(self) -> Run:

@@ -32,7 +32,8 @@ _OF_LOSSES = (
 def ladder_output(found: Ladder) -> Iterator[Part]:
     """Yield the rungs of each piece and of the step, what the step loses where, and what should make one doubt it."""
     trials = [rung.trials for piece in found.pieces for rung in piece.rungs] + [step.trials for step in found.steps]
-    yield Text(f"{found.name}, {count(max(trials, default=0), 'trial')} of each rung", "  ")
+    name = f"{found.name}, " if found.name else ""
+    yield Text(f"{name}{count(max(trials, default=0), 'trial')} of each rung", "  ")
     if found.roof:
         yield Text(f"  roof: {found.roof}", "    ")
     for piece in found.pieces:

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarker.api.cost import Work
+import msgspec
+
 from benchmarker.api.errors import UserError
 from benchmarker.api.precision import PRECISIONS
-from benchmarker.api.problem import Piece
+from benchmarker.api.problem import FUNCTION, Piece
 from benchmarker.display.ladder import ladder_output
 from benchmarker.display.result import Part, Result, Text
 from benchmarker.hooks import parameters, registry
 from benchmarker.hooks.cases import Cases
 from benchmarker.hooks.metrics import load_metrics
+from benchmarker.hooks.names import title
 from benchmarker.library.frames import frame_of
 from benchmarker.library.measuring import Measured, measured
 from benchmarker.library.progress import listener_of
 from benchmarker.planning import build
 from benchmarker.planning.factors import Description
 from benchmarker.records import ceilings
+from benchmarker.records.factors import varying, work
 from benchmarker.roofline.ladder import Ladder, MeasuredPiece
 from benchmarker.roofline.ladder import ladder as climb
 from benchmarker.stats.shift import fewest
@@ -43,12 +47,14 @@ if TYPE_CHECKING:
 
 TRIALS = fewest(0.05, is_paired=True)
 """The fewest trials with which a share has an interval."""
+_OF_FRAMEWORK = ("framework", "execution")
+"""Factors in which the cases of a rung differ."""
 _OF_STEP = ("problem", "compile", "profile", "profile_steps", "separable")
 """Settings of the step that its pieces alone do not have."""
 
 
 @dataclass(frozen=True, repr=False)
-class Climbed(Result):
+class MeasuredLadder(Result):
     """The ladder of some records, and the run that they were measured in, unless they were read."""
 
     records: Sequence[Record]
@@ -56,20 +62,27 @@ class Climbed(Result):
 
     @cached_property
     def ladder(self) -> Ladder:
-        """The rungs, under the ceilings that are known now; raises `UserError` if the records are of several steps."""
+        """The rungs under the ceilings that are known now; raises `UserError` if records are of several ladders."""
         cases = Cases.of(self.records)
-        several = {_key(one.records[0].case): one.records[0].case for one in cases if _pieces_of(one)}
-        if len(several) > 1:
-            raise UserError(f"a ladder is of one step, and these are {len(several)}: name the run of one")
-        alone = [Piece((), case.problem, case.params) for case in _cases_of(cases)]
-        case = next(iter(several.values()), cases[0].records[0].case)
-        pieces = _distinct(_problem_of(case).pieces(), case.device) if several else alone
-        of_all = (_measured(piece, [one for one in cases if _is_of(one, piece)]) for piece in pieces)
-        steps = [one for one in cases if _key(one.records[0].case) in several]
-        title = _problem_of(case).title(case.mode)
-        return climb(
-            f"{title} {case.precision} on {case.device}", [each for each in of_all if each], steps, ceilings.known()
-        )
+        steps = [one for one in cases if _pieces_of(one)]
+        _refuse_several(steps)
+        first = (steps or cases)[0]
+        case = first.records[0].case
+        if steps:
+            of_case = _distinct(_pieces_of(first), case.device)
+            pieces = [(piece, [one for one in cases if _is_of(one, piece)]) for piece in of_case]
+        else:
+            _refuse_several(cases, of_any_work=True)
+            pieces = _alone(cases)
+        for _, alone in pieces:
+            _refuse_several(alone)
+        measured = [
+            MeasuredPiece(piece, title(alone[0].factors), alone[0].ok[0].cost, alone)
+            for piece, alone in pieces
+            if alone and alone[0].ok
+        ]
+        name = f"{title(first.factors)} {case.precision} on {case.device}" if len(measured) == 1 or steps else ""
+        return climb(name, measured, steps, ceilings.known())
 
     @property
     def data(self) -> Ladder:
@@ -101,7 +114,7 @@ def ladder(
     resume: bool = False,
     progress: Progress = None,
     **options: Any,
-) -> Climbed:
+) -> MeasuredLadder:
     """Measure the pieces of a step alone in each framework, and the step with its profile, in rounds.
 
     Without frameworks, those that implement any of it are measured. A problem that has no pieces, such as `gemm`, is
@@ -111,10 +124,10 @@ def ladder(
     return climbed(plan, Path(results), resume, listener_of(progress))
 
 
-def climbed(plan: Plan, results: Path, resume: bool, listener: Listener) -> Climbed:
+def climbed(plan: Plan, results: Path, resume: bool, listener: Listener) -> MeasuredLadder:
     """Run the plan of a ladder."""
     run = measured(plan, results, resume, listener)
-    return Climbed(run.records, run)
+    return MeasuredLadder(run.records, run)
 
 
 def described(settings: Mapping[str, Any], framework: str | Sequence[str] | None, trials: int) -> Description:
@@ -171,29 +184,31 @@ def _problem_of(case: Case) -> Problem:
 
 
 def _pieces_of(one: Configuration) -> Sequence[Piece]:
-    return _problem_of(one.records[0].case).pieces()
+    """Return the pieces of a case; none if its problem is a file that is gone."""
+    with suppress(UserError):
+        return _problem_of(one.records[0].case).pieces()
+    return ()
 
 
-def _key(case: Case) -> str:
-    return f"{case.problem} {case.params}"
+def _alone(cases: Cases) -> list[tuple[Piece, list[Configuration]]]:
+    """Return the cases that do the same work, each such work as a piece that is in no step."""
+    by_work: dict[bytes, list[Configuration]] = {}
+    for one in cases:
+        by_work.setdefault(msgspec.json.encode(work(one.records[0].case)), []).append(one)
+    of_first = ((group[0].records[0].case, group) for group in by_work.values())
+    return [(Piece((), case.problem, case.params), group) for case, group in of_first]
 
 
-def _cases_of(cases: Cases) -> list[Case]:
-    """Return a case of each problem with its options, whatever its framework."""
-    return [*{_key(one.records[0].case): one.records[0].case for one in cases}.values()]
+def _refuse_several(cases: Sequence[Configuration], *, of_any_work: bool = False) -> None:
+    """Raise `UserError` if cases differ in more than the framework, or what they compute if they are `of_any_work`."""
+    of_work = {*cases[0].records[0].case.params, "problem", FUNCTION} if cases and of_any_work else set()
+    if differ := [
+        name for name in varying([one.factors for one in cases]) if name not in _OF_FRAMEWORK and name not in of_work
+    ]:
+        raise UserError(f"these are several ladders, which differ in {', '.join(differ)}; name the run of one")
 
 
 def _is_of(one: Configuration, piece: Piece) -> bool:
     """Whether a case is that of a piece; records of an earlier version may lack options."""
     case = one.records[0].case
     return case.problem == piece.problem and case.params.items() <= piece.options.items()
-
-
-def _measured(piece: Piece, alone: Sequence[Configuration]) -> MeasuredPiece | None:
-    """Return a piece with its trials; None if no framework measures it alone."""
-    if not alone:
-        return None
-    case = alone[0].records[0].case
-    problem = _problem_of(case)
-    cost = problem.cost(case.mode, case.precision)
-    return MeasuredPiece(piece, problem.title(case.mode), Work(cost.flops, cost.bytes), alone)

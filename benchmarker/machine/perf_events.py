@@ -28,6 +28,7 @@ from typing import NamedTuple, Protocol
 from msgspec import Struct
 
 from benchmarker.api.errors import UserError
+from benchmarker.formatting import names_in
 from benchmarker.records.record import EventCount
 
 NONE = "none"
@@ -67,7 +68,7 @@ def chosen(text: str) -> list[str]:
 
     Raises `UserError` if one is unknown.
     """
-    names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    names = names_in(text)
     if names == [NONE]:
         return []
     there_are = f"there are: {', '.join(COUNTERS)}"

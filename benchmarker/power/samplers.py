@@ -20,7 +20,7 @@ from benchmarker import guard
 from benchmarker.api.errors import UserError
 from benchmarker.api.meter import SOURCES, Channel, Unavailable
 from benchmarker.files.locks import temporary
-from benchmarker.formatting import clean
+from benchmarker.formatting import clean, names_in
 from benchmarker.hooks import registry
 from benchmarker.power.sampler import MeterProbe, Sample, SamplingRequest
 from benchmarker.power.sampler_client import SamplerLink
@@ -37,7 +37,7 @@ def meters(power: str) -> list[str]:
 
     Names are separated by commas. Raises `UserError` if a name is not registered.
     """
-    names = list(dict.fromkeys(name.strip() for name in power.split(",") if name.strip()))
+    names = names_in(power)
     if words := {PASSIVE, AUTO, NONE} & {*names}:
         if len(names) > 1:
             raise UserError(f"--power={power}: {min(words)} cannot be combined with other names")

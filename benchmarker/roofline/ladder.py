@@ -23,19 +23,18 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from msgspec import Struct
 
+from benchmarker.comparing.samples import round_of
 from benchmarker.comparing.scaling_results import Ratio
-from benchmarker.records.record import location
 from benchmarker.records.step_times import step_times
 from benchmarker.roofline.roofs import measured_roof
 from benchmarker.stats.shift import paired
 
 if TYPE_CHECKING:
-    from benchmarker.api.cost import Work
     from benchmarker.api.problem import Piece
     from benchmarker.comparing.samples import Key
     from benchmarker.hooks.cases import Configuration
     from benchmarker.records.ceilings import Ceilings
-    from benchmarker.records.record import Record
+    from benchmarker.records.record import CostPart, Record
     from benchmarker.roofline.roofs import Roof
 
 LEVEL = 0.95
@@ -67,13 +66,13 @@ class Rung(Struct, frozen=True, kw_only=True):
 class PieceRungs(Struct, frozen=True, kw_only=True):
     """The rungs of a piece of a step, which has `count` of it; `title` is that of the problem that measures it alone.
 
-    `roof_s` is the least time of one run, null if the roof is not known.
+    `roof_s` is the least time of one run, null if the roof is not known; it and `flops` are null if the work is not.
     """
 
     scopes: list[str]
     title: str
     count: int
-    flops: int
+    flops: int | None
     roof_s: float | None
     rungs: list[Rung]
 
@@ -135,11 +134,11 @@ class Times:
 
 @dataclass(frozen=True)
 class MeasuredPiece:
-    """A piece, its work, the title of the problem that measures it alone, and the trials of that problem."""
+    """A piece, the title and the cost of the case that measures it alone, and the trials of that case."""
 
     piece: Piece
     title: str
-    work: Work
+    cost: CostPart | None
     alone: Sequence[Configuration]
 
 
@@ -147,7 +146,7 @@ def ladder(name: str, pieces: Sequence[MeasuredPiece], steps: Sequence[Configura
     """Return the rungs of pieces and of the steps that consist of them; without steps, of the pieces alone."""
     records = [record for piece in pieces for one in piece.alone for record in one.ok]
     roof = measured_roof(records[0], ceilings) if records else None
-    climbed = [_Piece(each, roof.time_s(each.work.flops, each.work.bytes) if roof else None, steps) for each in pieces]
+    climbed = [_Piece(each, _least_s(each.cost, roof), steps) for each in pieces]
     whole = [one for one in steps if one.ok]
     return Ladder(
         name=name,
@@ -167,7 +166,7 @@ def _lacking(step: Configuration, pieces: Sequence[_Piece]) -> str:
     """Return which pieces have no time in a step, and why; empty if all have one."""
     framework = _framework(step)
     if reason := step.ok[0].reasons.get("trace"):
-        return f"{framework}: no time of a piece in the step is known, as {reason}"
+        return f"{framework}: no time of a piece in the step is known: {reason.removeprefix(f'{framework}: ')}"
     lacking = [piece.name for piece in pieces if framework not in piece.in_step]
     return f"{framework}: the profile has no time of {', '.join(lacking)}, fused with other scopes" if lacking else ""
 
@@ -178,6 +177,7 @@ class _Piece:
     def __init__(self, measured: MeasuredPiece, roof_s: float | None, steps: Sequence[Configuration]) -> None:
         self.measured, self.roof_s, self.count = measured, roof_s, measured.piece.count
         self.name = " + ".join(measured.piece.scopes) or measured.title
+        self.flops = measured.cost.flops if measured.cost else None
         self.alone = _times(measured.alone, _step_s)
         self.in_step = _times(steps, self._in_step_s)
         self.fastest = min(self.alone.values(), key=lambda times: times.median, default=None)
@@ -203,14 +203,14 @@ class _Piece:
             scopes=[*self.measured.piece.scopes],
             title=self.measured.title,
             count=self.count,
-            flops=self.measured.work.flops,
+            flops=self.flops,
             roof_s=self.roof_s,
             rungs=rungs,
         )
 
     def _rung(self, place: Place, times: Times, below: Times | None, name: str | None) -> Rung:
         at_roof = None if self.roof_s is None else self.roof_s / times.median
-        return _rung(place, times, self.measured.work.flops, at_roof, below, name)
+        return _rung(place, times, self.flops, at_roof, below, name)
 
 
 def _rung(
@@ -228,10 +228,17 @@ def _rung(
     )
 
 
+def _least_s(cost: CostPart | None, roof: Roof | None) -> float | None:
+    """Return the least time of some work, s; None if its FLOPs, its bytes or the roof are not known."""
+    if roof is None or cost is None or cost.flops is None or cost.bytes is None:
+        return None
+    return roof.time_s(cost.flops, cost.bytes)
+
+
 def _step(step: Configuration, pieces: Sequence[_Piece], roof: Roof | None) -> Rung:
     """Return the rung of a step; below it are its pieces alone in the same framework, one after the other."""
     times, cost = _of_step(step), step.ok[0].cost
-    least_s = roof.time_s(cost.flops, cost.bytes) if roof and cost and cost.flops and cost.bytes else None
+    least_s = _least_s(cost, roof)
     own = [(piece.count, piece.alone[times.framework]) for piece in pieces if times.framework in piece.alone]
     common = set.intersection(*(set(alone.by_round) for _, alone in own)) if len(own) == len(pieces) else set()
     below = Times("", {key: sum(count * alone.by_round[key] for count, alone in own) for key in common})
@@ -287,11 +294,7 @@ def _times(configurations: Sequence[Configuration], seconds: Callable[[Record], 
 
 
 def _by_round(records: Sequence[Record], seconds: Callable[[Record], float | None]) -> dict[Key, float]:
-    return {
-        (record.run_id, record.trial, location(record.machine.host, record.allocation)): time_s
-        for record in records
-        if (time_s := seconds(record)) is not None
-    }
+    return {round_of(record): time_s for record in records if (time_s := seconds(record)) is not None}
 
 
 def _framework(configuration: Configuration) -> str:

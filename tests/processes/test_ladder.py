@@ -46,6 +46,26 @@ def test_the_pieces_of_a_model_alone_and_within_it(cli):
     assert "numpy: it has no profiler" in " ".join(found["notes"])
 
 
+def test_records_of_several_ladders_are_refused(cli, tmp_path):
+    done = cli("sweep", "--problem=nap", "--framework=toy", "--axis=precision=fp32,fp64", *SHORT[:3], "--trials=1")
+    assert done.returncode == 0, done.stderr
+    done = cli("ladder", str(tmp_path / "results"))
+    assert done.returncode == 2
+    assert "several ladders, which differ in precision; name the run of one" in done.stderr
+
+
+def test_functions_of_a_file_are_measured_by_themselves(cli, tmp_path):
+    """Their work is not known, so neither are rates and roofs."""
+    (tmp_path / "double.py").write_text(
+        "import numpy as np\ndef inputs(): return np.ones(9)\ndef one(x): return x + x\ndef other(x): return 2 * x\n"
+    )
+    done = cli("ladder", "double.py", *SHORT[1:], "--json")
+    assert done.returncode == 0, done.stderr
+    pieces = json.loads(done.stdout)["pieces"]
+    assert [piece["title"] for piece in pieces] == ["double.py:one", "double.py:other"]
+    assert all(piece["flops"] is piece["roof_s"] is None and len(piece["rungs"]) == 1 for piece in pieces)
+
+
 def test_wrong_words_are_refused_before_anything_runs(cli):
     for words, text in (
         (("--problem=nap", "--framework=nothing"), "nothing"),

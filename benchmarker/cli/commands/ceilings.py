@@ -16,9 +16,9 @@ from benchmarker.cli.display.progress import Progress, progress_options
 from benchmarker.cli.options.case import case_options
 from benchmarker.cli.options.problem import names_of
 from benchmarker.cli.options.results import tell_unread
-from benchmarker.cli.options.types import Integer, frameworks_option, names_in, refuse_given, results_option
+from benchmarker.cli.options.types import Integer, frameworks_option, refuse_given, results_option
 from benchmarker.display.result import Part, Text
-from benchmarker.formatting import duration_text, si
+from benchmarker.formatting import duration_text, names_in, si
 from benchmarker.hooks import registry
 from benchmarker.machine.vendor_peaks import peak
 from benchmarker.planning.ceiling_search import ceilings_of, resource_of, thorough_s

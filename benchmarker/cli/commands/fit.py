@@ -52,6 +52,8 @@ def command(results: tuple[Path, ...], over: str, pool: bool, wide: bool) -> Out
 
       benchmarker sweep --framework=torch --problem=transfer --bytes=4K..1G
 
+      benchmarker fit results/RUN --over=bytes
+
     The exit status is 1 if a file cannot be read.
     """
     cases, derive = read_cases(results, pool), load_metrics(results)

@@ -15,9 +15,10 @@ from benchmarker.cli.display.progress import Progress, progress_options, working
 from benchmarker.cli.options.case import case_options, store_options
 from benchmarker.cli.options.problem import ProblemCommand, problem_of
 from benchmarker.cli.options.results import read_cases
-from benchmarker.cli.options.types import Integer, frameworks_option, names_in, refuse_given
+from benchmarker.cli.options.types import Integer, frameworks_option, refuse_given
+from benchmarker.formatting import names_in
 from benchmarker.hooks import parameters
-from benchmarker.library.ladder import TRIALS, Climbed, described
+from benchmarker.library.ladder import TRIALS, MeasuredLadder, described
 from benchmarker.library.ladder import climbed as measured_ladder
 from benchmarker.planning import build
 from benchmarker.records import ceilings
@@ -72,7 +73,7 @@ def command(
     if run:
         refuse_given({"framework", "trials", "resume", *given}, "a run that is shown again has its own; leave {} out")
         cases = read_cases((run,), pool=False)
-        climbed, faults, stored = Climbed(cases.records), bool(cases.faults), ""
+        climbed, faults, stored = MeasuredLadder(cases.records), bool(cases.faults), ""
     elif not options["problem"]:
         raise UserError("name what to measure, --problem=gpt2, or the folder of a run to show it again")
     else:

@@ -10,12 +10,12 @@ import click
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import ALL, Output, output_options
 from benchmarker.cli.options.results import mixed_output, pool_option, read_cases, results_argument
-from benchmarker.cli.options.types import names_in, output_option
+from benchmarker.cli.options.types import output_option
 from benchmarker.comparing.diagnosis import executions, skewed
 from benchmarker.comparing.pareto import ERRORS, Candidate, Front, by_work, front
 from benchmarker.display.cases import case_columns
 from benchmarker.display.result import Part, Text
-from benchmarker.formatting import clean, count, part
+from benchmarker.formatting import clean, count, names_in, part
 from benchmarker.hooks.cases import Cases, Configuration
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.records import store

@@ -11,9 +11,9 @@ import click
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import ALL, Output, output_options
 from benchmarker.cli.options.results import mixed_output, pool_option, results_argument, tell_unread
-from benchmarker.cli.options.types import names_in
 from benchmarker.display.records import as_plain, cases_output, record_output, trials_output
 from benchmarker.display.result import Part
+from benchmarker.formatting import names_in
 from benchmarker.hooks.cases import Cases
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.records import sides, store

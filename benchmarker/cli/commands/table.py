@@ -11,7 +11,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.options.judging import alpha_option, delta_option
 from benchmarker.cli.options.results import pool_option, read_cases, results_argument, where_option
-from benchmarker.cli.options.types import names_in
+from benchmarker.formatting import names_in
 from benchmarker.hooks.metrics import cached, load_metrics
 from benchmarker.library.judging import rules_of
 from benchmarker.records import store

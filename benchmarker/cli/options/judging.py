@@ -8,8 +8,9 @@ from typing import get_args
 import click
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.options.types import Choice, Share, all_of, names_in
+from benchmarker.cli.options.types import Choice, Share, all_of
 from benchmarker.comparing.results import DELTAS, Comparison, GeometricMean, Verdict
+from benchmarker.formatting import names_in
 
 STATISTICS = ("median", "mean", "p10", "min")
 VERDICTS = get_args(Verdict)

@@ -14,8 +14,8 @@ from benchmarker.api.errors import UserError
 from benchmarker.api.problem import Problem
 from benchmarker.api.program import is_program
 from benchmarker.cli.options.target import expanded
-from benchmarker.cli.options.types import Choice, names_in
-from benchmarker.formatting import value_text
+from benchmarker.cli.options.types import Choice
+from benchmarker.formatting import names_in, value_text
 from benchmarker.hooks import parameters, registry
 
 OPTIONS = f"{__name__}.options"

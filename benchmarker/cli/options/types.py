@@ -196,11 +196,6 @@ def refuse_given(names: Collection[str], why: str) -> None:
             raise UserError(why.format(param.opts[0]))
 
 
-def names_in(text: str) -> list[str]:
-    """Return the names in a list separated by commas, each once."""
-    return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-
-
 class Integer(click.IntRange):
     """An integer within a range, and small enough for a record."""
 

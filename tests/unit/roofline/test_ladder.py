@@ -3,7 +3,7 @@
 import pytest
 from support.records import make_ceiling, make_record
 
-from benchmarker import Piece, Work
+from benchmarker import Piece
 from benchmarker.display.ladder import ladder_output
 from benchmarker.hooks.cases import Cases
 from benchmarker.records.ceilings import Ceilings
@@ -14,6 +14,7 @@ from benchmarker.tables import terminal
 from benchmarker.tables.table import Table
 
 FLOPS, BYTES, COUNT = 10**9, 4 * 10**6, 2
+COST = CostPart(FLOPS, 0, BYTES, 1, None)
 ROOF = Ceilings((make_ceiling(10e9), make_ceiling(4e9, "memory")))
 """A piece takes at least 0.1 s of compute, which is more than the 1 ms of its bytes."""
 DRIFT = [1.0, 1.1, 0.9, 1.2, 1.05, 0.95]
@@ -51,7 +52,7 @@ def made(alone, steps, ceilings=ROOF):
         for number, (name, (step_s, in_step_s)) in enumerate(steps.items())
         for record in trials(name, 100 + number, step_s, in_step_s=in_step_s)
     ]
-    measured = MeasuredPiece(piece, "a product", Work(FLOPS, BYTES), Cases.of(of_piece))
+    measured = MeasuredPiece(piece, "a product", COST, Cases.of(of_piece))
     return ladder("a model", [measured], Cases.of(of_steps), ceilings)
 
 
@@ -86,7 +87,7 @@ def test_the_losses_add_up_to_the_step():
 
 def test_a_share_of_fewer_rounds_than_an_interval_needs_has_none():
     few = [*trials("a", 0, 0.2)[:5], *trials("b", 1, 0.4)[:5]]
-    measured = MeasuredPiece(Piece((), "toy", {}), "a product", Work(FLOPS, BYTES), Cases.of(few))
+    measured = MeasuredPiece(Piece((), "toy", {}), "a product", COST, Cases.of(few))
     found = ladder("a product", [measured], [], ROOF)
     assert found.pieces[0].rungs[1].of_below.value == pytest.approx(0.5)
     assert found.pieces[0].rungs[1].of_below.low is None

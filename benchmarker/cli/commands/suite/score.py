@@ -11,9 +11,9 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import ALL, Output, output_options, verbose_option
 from benchmarker.cli.options.judging import status_of, strict_option
 from benchmarker.cli.options.results import pool_option, results_argument, tell_unread
-from benchmarker.cli.options.types import File, names_in
+from benchmarker.cli.options.types import File
 from benchmarker.display.scores import scores_output
-from benchmarker.formatting import clean
+from benchmarker.formatting import clean, names_in
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.library.scoring import score
 from benchmarker.procurement.costs import COST_METRIC, COST_METRICS
