@@ -61,6 +61,11 @@ class Gemm(Problem):
         wide = " wide" * (self.range == "wide")
         return f"GEMM{batch} {self.m}×{self.n}×{self.k}{f' {layout}' * ('T' in layout)}{wide}{backward}"
 
+    @property
+    def summed_axes(self) -> dict[str, int]:
+        """The axis of A, and of B, as they are stored, over which products are summed."""
+        return {"a": -2 if self.transpose_a else -1, "b": -1 if self.transpose_b else -2}
+
     def numerics(self, mode: Mode, precision: str) -> Precision:
         """Return the types of the precision; raises `UserError` if it cannot hold the entries, or sums of slices."""
         types = PRECISIONS[precision]

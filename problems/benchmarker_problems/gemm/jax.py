@@ -66,8 +66,8 @@ def build_workload(framework: JaxFramework, case: Case, problem: Gemm, data: Dat
 
     def put(batch: Arrays) -> tuple[Any, ...]:
         if types.scale:
-            axes = {"a": -2 if problem.transpose_a else -1, "b": -1 if problem.transpose_b else -2}
-            return tuple(fp8.scaled(framework.put(batch[name]), types, dtype, axis) for name, axis in axes.items())
+            axes = problem.summed_axes.items()
+            return tuple(fp8.scaled(framework.put(batch[name]), types, dtype, axis) for name, axis in axes)
         return tuple(framework.put(batch[name], dtype) for name in INPUTS[case.mode])
 
     batches = cycle([put(batch) for batch in data.batches])
