@@ -66,6 +66,17 @@ def test_openvino_sends_no_statistics_of_its_use():
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+def test_versions_of_pytorch_that_cannot_annotate_a_graph_measure_all_else():
+    """Those before 2.9 have neither of the two names that an export needs."""
+    program = (
+        "import torch, torch.fx.traceback\n"
+        "del torch.fx.traceback.annotate, torch.compiler.is_exporting\n"
+        "from benchmarker_plugins.frameworks.torch import describe_framework, scope\n"
+        "with scope('part'): assert describe_framework().devices"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 @pytest.mark.parametrize("framework", ["onnxruntime", "openvino"])
 def test_threads_are_those_that_are_asked_for(framework):
     hooks = registry.load([f"framework.{framework}"]).hook

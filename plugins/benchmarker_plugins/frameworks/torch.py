@@ -20,7 +20,6 @@ import torch.distributed as dist
 from torch._C._autograd import DeviceType
 from torch._C._distributed_c10d import HashStore, Store, TCPStore
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.fx.traceback import annotate
 from torch.profiler import ProfilerActivity, profile, record_function, supported_activities
 
 from benchmarker import (
@@ -180,12 +179,17 @@ def make_framework(device: str, precision: str, threads: int | None) -> Framewor
 
 def scope(name: str) -> AbstractContextManager[Any]:
     """Mark a part of a step, for the profiler or in a graph that is exported; otherwise the overhead is negligible."""
-    if torch.compiler.is_exporting():
-        annotation: AbstractContextManager[Any] = annotate({SCOPE: Entered(name)})
-        return annotation
-    if torch.compiler.is_compiling() or not torch._C._autograd._profiler_enabled():
-        return _NO_SCOPE
-    return record_function(name)
+    if torch.compiler.is_compiling():
+        return _annotated(name) if getattr(torch.compiler, "is_exporting", bool)() else _NO_SCOPE
+    return record_function(name) if torch._C._autograd._profiler_enabled() else _NO_SCOPE
+
+
+def _annotated(name: str) -> AbstractContextManager[Any]:
+    """Annotate a part of a graph; older versions of PyTorch, which measure all but exported steps, do not have this."""
+    from torch.fx.traceback import annotate
+
+    annotation: AbstractContextManager[Any] = annotate({SCOPE: Entered(name)})
+    return annotation
 
 
 _NO_SCOPE = nullcontext()
