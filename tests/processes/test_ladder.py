@@ -43,7 +43,7 @@ def test_the_pieces_of_a_model_alone_and_within_it(cli):
         ("numpy", "pieces alone"),
         ("torch", "pieces alone"),
     ]
-    assert "numpy: it has no profiler" in " ".join(found["notes"])
+    assert "numpy: no time of a piece in the step is known: it has no profiler" in " ".join(found["notes"])
 
 
 def test_records_of_several_ladders_are_refused(cli, tmp_path):
