@@ -74,6 +74,17 @@ def scale(value: float, unit: str) -> tuple[float, str]:
     return 10.0**exponent, _PREFIXES[exponent] + unit
 
 
+def with_interval(value: float, low: float | None, high: float | None, unit: str, digits: int = 3) -> str:
+    """Format a value with the ends of its interval in the same unit: `10 [9.8, 11] µs`; without one, the value."""
+    size, prefixed = scale(value, unit)
+    ends = (
+        ""
+        if low is None and high is None
+        else ", ".join("?" if end is None else rounded(end / size, digits) for end in (low, high))
+    )
+    return f"{rounded(value / size, digits)}{f' [{ends}]' if ends else ''} {prefixed}".rstrip()
+
+
 def decimals(half: float) -> int:
     """Return the decimals that an interval of ± `half`, above 0, leaves meaningful.
 

@@ -69,8 +69,9 @@ def measure_quickly(
     return plan, records, quick
 
 
-def measured_for(records: Sequence[Record], known: Ceilings) -> None:
-    """Measure what the records of this machine lack of a roof."""
+def measured_for(records: Sequence[Record], known: Ceilings, frameworks: Sequence[str] | None = None) -> None:
+    """Measure what the records of this machine lack of a roof, in these frameworks or in all that are available."""
+    names = frameworks or registry.available("gemm")
     lacking: dict[tuple[str, int | None, int | None], list[str]] = {}
     for record in records:
         if record.error is None and record.device and is_lacking_here(record, known):
@@ -79,7 +80,7 @@ def measured_for(records: Sequence[Record], known: Ceilings) -> None:
                 precisions.append(computed_in(record))
     for (device, gpu, threads), precisions in lacking.items():
         where = {"device": device, "gpu": gpu, "threads": threads if device == "cpu" else None}
-        measure_quickly(registry.available("gemm"), precisions, where)
+        measure_quickly(names, precisions, where)
 
 
 def is_lacking_here(record: Record, known: Ceilings) -> bool:

@@ -20,6 +20,7 @@ def machine_rows(here: Machine) -> list[list[str]]:
             "cores",
             f"{cpu.usable_cores} usable of {cpu.logical_cores} logical, {cpu.physical_cores or '?'} physical",
         ],
+        ["caches of a core", ", ".join(f"L{each.level} {si(each.bytes, 'B')}" for each in cpu.caches) or "unknown"],
         ["last-level cache", amount("cache_bytes", cpu.cache_bytes)],
         ["governor", cpu.governor or "unavailable"],
         ["memory", amount("memory_bytes", here.memory_bytes)],

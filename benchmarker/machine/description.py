@@ -16,7 +16,7 @@ import psutil
 from benchmarker.formatting import count, si
 from benchmarker.machine.gpus import list_gpus
 from benchmarker.records.job import Installed
-from benchmarker.records.machine import Cpu, Machine
+from benchmarker.records.machine import Cache, Cpu, Machine
 
 _CPU_SYSFS = Path("/sys/devices/system/cpu")
 _DMI = Path("/sys/class/dmi/id")
@@ -51,16 +51,27 @@ def usable_cores() -> int:
 
 def last_cache_bytes(folder: Path = _CPU_SYSFS) -> int | None:
     """Return the bytes of all last-level caches together, as Linux reports them; None if it does not."""
-    caches: dict[tuple[int, str], int] = {}
+    found = {}
     for index in folder.glob("cpu[0-9]*/cache/index[0-9]*"):
-        try:
-            level = int((index / "level").read_text())
-            size = (index / "size").read_text().strip()
-            caches[level, (index / "shared_cpu_list").read_text()] = int(size.removesuffix("K")) * 1024
-        except (OSError, ValueError):
-            continue
-    last = max((level for level, _ in caches), default=0)
-    return sum(size for (level, _), size in caches.items() if level == last) or None
+        if cache := _cache(index):
+            found[cache.level, _read(index / "shared_cpu_list")] = cache.bytes
+    last = max((level for level, _ in found), default=0)
+    return sum(size for (level, _), size in found.items() if level == last) or None
+
+
+def caches(folder: Path = _CPU_SYSFS) -> list[Cache]:
+    """Return the caches of data that core 0 uses, from the first level, as Linux reports them; none if it does not."""
+    indices = [each for each in folder.glob("cpu0/cache/index[0-9]*") if _read(each / "type") != "Instruction"]
+    return sorted(filter(None, map(_cache, indices)), key=lambda cache: cache.level)
+
+
+def _cache(index: Path) -> Cache | None:
+    """Return the cache that a folder of Linux describes; None if it does not say its level and size."""
+    try:
+        size = (index / "size").read_text().strip()
+        return Cache(int((index / "level").read_text()), int(size.removesuffix("K")) * 1024)
+    except (OSError, ValueError):
+        return None
 
 
 def restriction(machine: Machine) -> str | None:
@@ -200,6 +211,7 @@ def _cpu() -> Cpu:
         smt=None if smt is None else smt == "1",
         governor=_read(_CPU_SYSFS / "cpu0/cpufreq/scaling_governor"),
         frequency_max_MHz=None if frequency is None else int(frequency) / 1000,
+        caches=caches(),
     )
 
 

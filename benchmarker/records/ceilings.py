@@ -84,6 +84,11 @@ class Ceiling(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     measured_at: str
     run_id: str | None
 
+    @property
+    def unit(self) -> str:
+        """The unit of its values."""
+        return "FLOP/s" if self.resource == "compute" else "B/s"
+
 
 class File(Struct, frozen=True, forbid_unknown_fields=True):
     """The content of a file of ceilings."""

@@ -24,6 +24,13 @@ class DeviceInfo(Struct, frozen=True, forbid_unknown_fields=True):
     cache_bytes: Annotated[Count | None, null_because("nothing reports its size for {case.device} in {case.framework}")]
 
 
+class Cache(Struct, frozen=True, forbid_unknown_fields=True):
+    """A cache that holds data."""
+
+    level: Count  #: level, 1 for the one that is nearest to the core
+    bytes: Count  #: size
+
+
 class Cpu(Struct, frozen=True, forbid_unknown_fields=True):
     """The processor; `governor` and `frequency_max_MHz` are as reported by the operating system."""
 
@@ -38,6 +45,8 @@ class Cpu(Struct, frozen=True, forbid_unknown_fields=True):
     governor: Annotated[str | None, null_because("the operating system shows no frequency governor")]
     #: maximum frequency of core 0
     frequency_max_MHz: Annotated[float | None, null_because("the operating system shows no frequency limits")]
+    #: caches that core 0 uses, each whole though other cores may share it; empty if the operating system reports none
+    caches: list[Cache] = []
 
 
 class Gpu(Struct, frozen=True, forbid_unknown_fields=True):

@@ -133,6 +133,14 @@ def vendor_roof(record: Record) -> Roof | None:
     return Roof(peak, found.bytes_per_s, f"{found.name} {computed_in(record)}", found.source)
 
 
+def vendor_peak(ceiling: Ceiling) -> float | None:
+    """Return the vendor's peak of what a ceiling is measured of; None if the data file does not contain it."""
+    found = vendor_peaks.peak(ceiling.device.name)
+    if found is None:
+        return None
+    return found.products_per_s(ceiling.precision) if ceiling.resource == "compute" else found.bytes_per_s
+
+
 def named_roof(device: str, precision: str, ceilings: Ceilings, source: Source) -> Roof:
     """Return the roof of a device by its name, or by all that ceilings depend on: `CPU, 2 cores, --threads=1`.
 

@@ -102,6 +102,7 @@ REFUSED = {
     "telemetry a/*/2*": None,  # nothing was measured
     "scaling a": None,  # nothing is scaled
     "fit a --over=m": None,  # there is one size
+    "card a": None,  # these are other problems
     "nodes run plan.toml": None,  # this machine is no fleet
 }
 """What ends in one line, with the base alone after `BASE`, and the extra that the line tells how to install."""

@@ -108,6 +108,7 @@ ELSEWHERE = {
     "ceilings": "the table of `roofline`, after measuring",
     "telemetry": "needs readings of a meter",
     "ladder": "another test has the width of its tables, of made records",
+    "card": "another test has the width of its tables, of made records",
     "fit": "needs cases of several sizes",
 }
 """Commands that are not run here, and why; their help is read."""

@@ -1,6 +1,6 @@
 import pytest
 
-from benchmarker.formatting import decimals, part, scale, spreadsheet_text
+from benchmarker.formatting import decimals, part, scale, spreadsheet_text, with_interval
 
 
 @pytest.mark.parametrize("text", ["=1", "+1", "-1", "@x", " =1", "\t1", "\rx", "\t=1"])
@@ -37,3 +37,20 @@ def test_the_prefix_of_a_unit_suits_the_value(value, unit, expected):
 @pytest.mark.parametrize(("half", "expected"), [(3.0, 0), (1.5, 1), (0.2, 1), (0.19, 2), (0.02, 2), (25.0, 0)])
 def test_an_interval_leaves_one_digit_of_its_half_or_two_if_the_first_is_one(half, expected):
     assert decimals(half) == expected
+
+
+@pytest.mark.parametrize(
+    ("ends", "unit", "text"),
+    [
+        ((9.8e-6, 1.1e-5), "s", "10 [9.8, 11] µs"),
+        ((None, None), "s", "10 µs"),
+        ((9.8e-6, None), "s", "10 [9.8, ?] µs"),
+    ],
+)
+def test_a_value_and_its_interval_have_one_unit(ends, unit, text):
+    assert with_interval(1e-5, *ends, unit) == text
+
+
+def test_a_number_with_an_interval_has_its_prefix_alone():
+    assert with_interval(71_234, 70_000, 72_301, "") == "71.2 [70, 72.3] k"
+    assert with_interval(0.0, 0.0, 1e-6, "s") == "0 [0, 1e-06] s"

@@ -14,6 +14,7 @@ SECTIONS = {
         "jobs": "Show the status of submitted jobs.",
         "check": "Check every implementation against its reference.",
         "ceilings": "Measure the device's highest FLOP/s and bytes/s.",
+        "card": "Show a machine's card: ceilings, launches, copies, loads.",
         "serve-load": "Load-test a text-generation server or engine.",
     },
     "Fleets": {

@@ -20,11 +20,11 @@ from benchmarker.cli.options.types import Integer, frameworks_option, refuse_giv
 from benchmarker.display.result import Part, Text
 from benchmarker.formatting import duration_text, names_in, si
 from benchmarker.hooks import registry
-from benchmarker.machine.vendor_peaks import peak
 from benchmarker.planning.ceiling_search import ceilings_of, resource_of, thorough_s
 from benchmarker.records import ceilings, store
 from benchmarker.records.ceilings import Ceiling
 from benchmarker.records.factors import Value, label
+from benchmarker.roofline.roofs import vendor_peak
 from benchmarker.running.ceilings import measure
 from benchmarker.tables.table import Cell, Column, Shown, Table, number
 
@@ -165,15 +165,11 @@ def _output(shown: Sequence[Ceiling]) -> Iterator[Part]:
         *(Column("unit", only="data"), "method", number("trials"), "parameters", "measured"),
     ]
     rows = [_row(ceiling) for ceiling in ordered]
-    if any(map(_vendor, ordered)):
+    if any(map(vendor_peak, ordered)):
         columns += ["vendor peak", number("of peak", form=".0%")]
         rows = [(*row, *_beside(ceiling)) for row, ceiling in zip(rows, ordered, strict=True)]
     drop = ["vendor peak", "of peak", "trials", "parameters", "measured", "high", "low", "method"]
     yield Table.of(columns, rows, drop=drop, ordered=True)
-
-
-def _unit(ceiling: Ceiling) -> str:
-    return "FLOP/s" if ceiling.resource == "compute" else "B/s"
 
 
 def _row(ceiling: Ceiling) -> tuple[Cell, ...]:
@@ -182,8 +178,8 @@ def _row(ceiling: Ceiling) -> tuple[Cell, ...]:
         ceiling.resource,
         ceiling.precision,
         f"{ceiling.framework} {ceiling.execution}",
-        *(Shown(value, si(value, _unit(ceiling))) for value in (ceiling.value, ceiling.low, ceiling.high)),
-        _unit(ceiling),
+        *(Shown(value, si(value, ceiling.unit)) for value in (ceiling.value, ceiling.low, ceiling.high)),
+        ceiling.unit,
         ceiling.method,
         ceiling.trials,
         label(ceiling.params, list(_shown(ceiling))),
@@ -193,8 +189,8 @@ def _row(ceiling: Ceiling) -> tuple[Cell, ...]:
 
 def _beside(ceiling: Ceiling) -> tuple[Cell, Cell]:
     """Return the vendor's peak and the share of it that was reached."""
-    vendor = _vendor(ceiling)
-    return Shown(vendor, si(vendor, _unit(ceiling))), None if vendor is None else ceiling.value / vendor
+    vendor = vendor_peak(ceiling)
+    return Shown(vendor, si(vendor, ceiling.unit)), None if vendor is None else ceiling.value / vendor
 
 
 def _shown(ceiling: Ceiling) -> dict[str, Value]:
@@ -202,13 +198,5 @@ def _shown(ceiling: Ceiling) -> dict[str, Value]:
     return {name: value for name, value in ceiling.params.items() if value is not False and (name, value) != _ONE}
 
 
-def _vendor(ceiling: Ceiling) -> float | None:
-    """Return the vendor's peak of the device; None if the data file does not contain it."""
-    vendor = peak(ceiling.device.name)
-    if vendor is None:
-        return None
-    return vendor.products_per_s(ceiling.precision) if ceiling.resource == "compute" else vendor.bytes_per_s
-
-
 def _plain(ceiling: Ceiling) -> dict[str, Any]:
-    return {**msgspec.to_builtins(ceiling), "unit": _unit(ceiling), "vendor_peak": _vendor(ceiling)}
+    return {**msgspec.to_builtins(ceiling), "unit": ceiling.unit, "vendor_peak": vendor_peak(ceiling)}

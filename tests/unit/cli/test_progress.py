@@ -12,7 +12,7 @@ from benchmarker.worker.protocol import StageBegan, StageEnded, StepsDone
 
 RUNNING = (
     *("run", "sweep", "ab", "ladder", "plan show", "plan run", "suite run", "ceilings", "check", "serve-load"),
-    "nodes run",
+    *("nodes run", "card"),
 )
 
 

@@ -6,7 +6,8 @@ import subprocess
 import pytest
 
 from benchmarker.machine import description
-from benchmarker.machine.description import commit, describe, last_cache_bytes
+from benchmarker.machine.description import caches, commit, describe, last_cache_bytes
+from benchmarker.records.machine import Cache
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a folder to another user")
@@ -65,3 +66,15 @@ def test_caches_of_the_last_level_are_added_up_each_once(tmp_path):
     (tmp_path / "cpu2/cache/index3/size").write_text("many")
     assert last_cache_bytes(tmp_path) == 2**20
     assert last_cache_bytes(tmp_path / "none") is None
+
+
+def test_the_caches_of_a_core_are_those_of_data(tmp_path):
+    for index, (level, size, kind) in enumerate(
+        [("3", "1024K", "Unified"), ("1", "32K", "Instruction"), ("1", "48K", "Data"), ("2", "?", "Unified")]
+    ):
+        folder = tmp_path / "cpu0" / "cache" / f"index{index}"
+        folder.mkdir(parents=True)
+        for name, text in (("level", level), ("size", size), ("type", kind)):
+            (folder / name).write_text(f"{text}\n")
+    assert caches(tmp_path) == [Cache(1, 48 * 2**10), Cache(3, 2**20)]
+    assert caches(tmp_path / "none") == []
