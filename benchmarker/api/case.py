@@ -218,6 +218,12 @@ class Case(CaseRequest, frozen=True, forbid_unknown_fields=True, kw_only=True):
     ranks: Positive = 1
 
     @property
+    def is_emulated(self) -> bool:
+        """Whether its number format is emulated: then an error is measured, but no time."""
+        types = PRECISIONS.get(self.precision)
+        return types is not None and types.is_emulated
+
+    @property
     def execution(self) -> str:
         """How a step runs, in the framework's word: eager, compiled, jitted."""
         return (self.executions or EXECUTIONS)[-1 if self.compile else 0]

@@ -26,8 +26,16 @@ class Precision:
     That is the Ozaki scheme on integers: Ootomo, Ozaki and Yokota, "DGEMM on integer matrix multiplication unit", 2024.
     """
 
-    scale: Literal["", "tensor", "row"] = ""
-    """What shares a scale of numbers in a type of few exponents: a whole matrix, or a row of A and a column of B."""
+    scale: Literal["", "tensor", "row", "mx", "nv"] = ""
+    """What shares a scale of numbers in a type of few exponents: a whole matrix, or a row of A and a column of B.
+
+    Or a block of these: of 32 numbers, as in the microscaling formats (`mx`), or of 16, as in NVFP4 (`nv`).
+    """
+
+    @property
+    def is_emulated(self) -> bool:
+        """Whether its products are made of exact copies of the factors in fp32: an error is measured, but no time."""
+        return self.scale in ("mx", "nv")
 
     @property
     def lowest(self) -> str:
@@ -74,7 +82,8 @@ class Precision:
 
 # Half the distance from 1 to the next number, 2**-p for p significand bits (IEEE 754-2019, table 3.5; bfloat16 8
 # bits, TensorFloat-32 11 bits: NVIDIA A100 whitepaper, 2020; E4M3 4 bits and E5M2 3 bits: OCP 8-bit Floating Point
-# Specification, revision 1.0, 2023). Integers have no roundoff; they rank as the coarsest.
+# Specification, revision 1.0, 2023; E2M1 2 bits: OCP Microscaling Formats Specification, version 1.0, 2023). Integers
+# have no roundoff; they rank as the coarsest.
 UNIT_ROUNDOFF = {
     "fp64": 2.0**-53,
     "fp32": 2.0**-24,
@@ -83,12 +92,13 @@ UNIT_ROUNDOFF = {
     "bf16": 2.0**-8,
     "fp8_e4m3": 2.0**-4,
     "fp8_e5m2": 2.0**-3,
+    "fp4_e2m1": 2.0**-2,
     "int8": 1.0,
     "int4": 1.0,
 }
 
 ITEM_BYTES: dict[str, float] = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
-ITEM_BYTES |= {"fp8_e4m3": 1, "fp8_e5m2": 1, "int8": 1, "int4": 0.5}
+ITEM_BYTES |= {"fp8_e4m3": 1, "fp8_e5m2": 1, "fp4_e2m1": 0.5, "int8": 1, "int4": 0.5}
 
 PRECISIONS = {
     precision.name: precision
@@ -102,6 +112,10 @@ PRECISIONS = {
         Precision("fp8_e5m2", "fp8_e5m2", "fp8_e5m2", "fp32", scale="tensor"),
         Precision("fp8_e4m3_row", "fp8_e4m3", "fp8_e4m3", "fp32", scale="row"),
         Precision("fp8_e5m2_row", "fp8_e5m2", "fp8_e5m2", "fp32", scale="row"),
+        Precision("mxfp8_e4m3", "fp8_e4m3", "fp8_e4m3", "fp32", scale="mx"),
+        Precision("mxfp8_e5m2", "fp8_e5m2", "fp8_e5m2", "fp32", scale="mx"),
+        Precision("mxfp4", "fp4_e2m1", "fp4_e2m1", "fp32", scale="mx"),
+        Precision("nvfp4", "fp4_e2m1", "fp4_e2m1", "fp32", scale="nv"),
         Precision("int8", "int8", "int8", "int32"),
         *(Precision(f"fp64_int8x{count}", "fp64", "int8", "fp64", slices=count) for count in range(6, 11)),
         Precision("mixed_bf16", "fp32", "bf16", "fp32"),

@@ -15,6 +15,7 @@ from benchmarker.hooks.cases import environment_of
 from benchmarker.machine.description import restriction
 from benchmarker.power.energy import SHORT_S
 from benchmarker.records.factors import DEFAULTS, changes, factors_of, varying
+from benchmarker.records.record import EMULATED
 from benchmarker.records.step_times import host_share
 from benchmarker.stats.shift import unpaired
 from benchmarker.stats.steady import change, trend
@@ -264,6 +265,12 @@ def unchecked(records: Sequence[Record]) -> list[str]:
     """Report what was timed without a check of its result, and why; the output of a program may have had to be sane."""
     ended = [record for record in records if record.error is None and not record.check]
     return list(dict.fromkeys(record.reasons["check"] for record in ended if not _is_sane(record)))
+
+
+def emulated(records: Sequence[Record]) -> list[str]:
+    """Report formats that are emulated, of which no speed is known."""
+    names = dict.fromkeys(record.case.precision for record in records if record.case.is_emulated)
+    return [f"{EMULATED} ({', '.join(names)})"] if names else []
 
 
 def _is_sane(record: Record) -> bool:

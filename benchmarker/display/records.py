@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from benchmarker.comparing.diagnosis import conditions, short_energies, skewed, unchecked
+from benchmarker.comparing.diagnosis import conditions, emulated, short_energies, skewed, unchecked
 from benchmarker.comparing.disturbances import disturbances, suspicions
 from benchmarker.display.cases import CaseColumns, case_columns
 from benchmarker.display.counters import counter_rows
@@ -21,6 +21,7 @@ from benchmarker.hooks.launchers import named
 from benchmarker.hooks.names import name as name_of
 from benchmarker.machine import description
 from benchmarker.records.factors import factors_of, label
+from benchmarker.records.record import EMULATED
 from benchmarker.records.sides import SIDE
 from benchmarker.records.step_times import STEP_TIME, device_step_s, host_share, local_times, slowest_text
 from benchmarker.tables import results
@@ -71,7 +72,8 @@ def cases_output(
     medians = [column.heading for column, _ in measured if not column.only]
     drop = [*spreads[:0:-1], *medians[:0:-1], "disturbed"]
     yield Table.of_columns([*cases.columns, *measured, *results.counts(groups)], drop=drop, remedy=remedy, ordered=True)
-    for note in (*skew, *unchecked(records)):
+    errors = "" if chosen else "; `show --metric=error` shows it"
+    for note in (*skew, *unchecked(records), *(f"{note}{errors}" for note in emulated(records))):
         yield Text(f"  note: {note}", "    ")
     for group, words in zip(groups, cases.words, strict=True):
         for line in _failures(group, words or group.name):
@@ -200,7 +202,7 @@ def record_output(record: Record, metrics: Mapping[str, Metric]) -> Iterator[Par
 
 def _note(record: Record, metric: Metric) -> str:
     """Return the note on a metric; why meters read nothing is printed only once, below."""
-    if metric.reason and metric.reason == record.reasons.get("energy"):
+    if metric.reason and metric.reason == record.reasons.get("energy") != EMULATED:
         return "no energy, reasons below" if record.meters else metric.reason
     return metric.reason or f"{metric.better} is better"
 

@@ -173,6 +173,8 @@ def add(node: Node, number: int, record: Record) -> None:
     if record.error is not None:
         node.failures[f"{record.error.stage} ({record.error.kind}): {record.error.message}"] += 1
         return
+    if record.case.is_emulated:
+        return
     case = msgspec.json.encode(factors_of(record.case)).decode()
     at = (number, record.trial)
     for (device, part), step_s in _levels(record).items():

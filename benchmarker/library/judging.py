@@ -23,7 +23,7 @@ from benchmarker.hooks.metrics import load_metrics
 from benchmarker.library.measuring import description_of
 from benchmarker.library.results import paths, refuse_empty, warn_of
 from benchmarker.planning import build
-from benchmarker.planning.cases import duet_trouble, same_device
+from benchmarker.planning.cases import duet_trouble, refuse_emulated, same_device
 from benchmarker.power import samplers
 from benchmarker.records import store
 from benchmarker.records.plan import make_plan
@@ -153,6 +153,7 @@ def pairs_of(a: tuple[str, Mapping[str, Any]], b: tuple[str, Mapping[str, Any]])
             if len({values(table) for table in of}) < len(of):
                 raise UserError(f"{len(of)} cases; a side is one: give each setting one value")
             made, left_out = build.make_cases(common)
+            refuse_emulated(made)
         cases.append(made)
         not_compared += left_out
     pairs = [(one, other) for one in cases[0] for other in cases[1] if agree(one.params, other.params)]

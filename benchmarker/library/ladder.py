@@ -24,6 +24,7 @@ from benchmarker.library.frames import frame_of
 from benchmarker.library.measuring import Measured, measured
 from benchmarker.library.progress import listener_of
 from benchmarker.planning import build
+from benchmarker.planning.cases import refuse_emulated
 from benchmarker.planning.factors import Description
 from benchmarker.records import ceilings
 from benchmarker.records.factors import varying, work
@@ -63,6 +64,7 @@ class MeasuredLadder(Result):
     @cached_property
     def ladder(self) -> Ladder:
         """The rungs under the ceilings that are known now; raises `UserError` if records are of several ladders."""
+        refuse_emulated(record.case for record in self.records)
         cases = Cases.of(self.records)
         steps = [one for one in cases if _pieces_of(one)]
         _refuse_several(steps)
@@ -139,6 +141,7 @@ def described(settings: Mapping[str, Any], framework: str | Sequence[str] | None
     named = [framework] if isinstance(framework, str) else framework
     steps = [{**given, "profile": True, "framework": name} for name in _of(named, given["problem"])]
     case = build.make_cases(steps)[0][0]
+    refuse_emulated([case])
     pieces = _distinct(_problem_of(case).pieces(), case.device)
     if not pieces:
         return Description(base=given, axes={"framework": _of(named, given["problem"])}, trials=trials)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarker.comparing.diagnosis import skewed
+from benchmarker.comparing.diagnosis import emulated, skewed
 from benchmarker.formatting import count
 from benchmarker.page.page_model import Section, searchable
 from benchmarker.page.study import named
@@ -70,5 +70,6 @@ def results(study: Study) -> Section:
             *counts(study.groups),
         ]
     )
-    caption = " ".join(["Medians over the successful trials.", *(f"{note[0].upper()}{note[1:]}." for note in skew)])
+    notes = (f"{note[0].upper()}{note[1:]}." for note in (*skew, *emulated(study.records)))
+    caption = " ".join(["Medians over the successful trials.", *notes])
     return Section("results", "Results", (), (searchable("Configurations", table, caption),))

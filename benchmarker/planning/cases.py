@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +44,8 @@ def duet_trouble(cases: Sequence[Case]) -> str | None:
         first, second = (getattr(case, name) for case in cases)
         if first != second:
             return f"a duet shares one process, but the cases differ in {name} ({first}, {second})"
+    if cases[0].is_emulated:
+        return f"{cases[0].precision} is emulated and has no speed"
     if any(is_program(case.problem) for case in cases):
         return "a duet shares one process, but each execution of a program is a process"
     if cases[0].measuring.median_precision is not None:
@@ -220,6 +222,16 @@ def same_device(cases: Sequence[Case]) -> None:
     if len({case.device for case in cases}) > 1:
         where = ", ".join(f"{case.framework} on {case.device}" for case in cases)
         raise UserError(f"the frameworks would run on different devices ({where}); name one with --device")
+
+
+def refuse_emulated(cases: Iterable[Case]) -> None:
+    """Refuse formats that are emulated where speed is what counts: they have none."""
+    for case in cases:
+        if case.is_emulated:
+            raise UserError(
+                f"{case.precision} is emulated and has no speed; measure its error with `run`, and compare it with "
+                "`pareto --metric=error,effective_bits`"
+            )
 
 
 def command_line(case: Case) -> str:

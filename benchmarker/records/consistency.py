@@ -228,6 +228,8 @@ def _may_lack(record: Record) -> tuple[str, ...]:
     """Return what a successful trial may not have: of what a user wrote the check, of a program the first step."""
     if is_program(record.case.problem):
         return ("check", "compile_s")
+    if record.case.is_emulated:
+        return ("inputs", "build_s", "compile_s", "preheat", "cost")
     return ("check",) if record.case.source else ()
 
 

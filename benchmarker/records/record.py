@@ -23,6 +23,8 @@ SCHEMA_VERSION: Literal[1] = 1
 
 Seconds = Annotated[float, Meta(ge=0)]
 
+EMULATED = "emulated: the error is measured, not the speed"
+"""Why a record of a format that is emulated has no times."""
 NOT_REACHED = null_because("the trial ended before it was known")
 SHARED = null_because("two cases shared the process, so the use of each cannot be separated")
 
@@ -358,6 +360,11 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     reasons: dict[str, str]  #: the reason for each null
 
     @property
+    def not_timed(self) -> str:
+        """Why it has no time, if it has none."""
+        return EMULATED if self.case.is_emulated and self.error is None else "no timed block"
+
+    @property
     def node_names(self) -> list[str]:
         """The names of its nodes, by their places in `machines`; none if it has one, or they were not reached."""
         return self.allocation.nodes[: len(self.machines)] if self.allocation else []
@@ -366,7 +373,10 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         """Check what the types cannot express; raises ValueError."""
         if (self.status == "failed") != (self.error is not None):
             raise ValueError("`error` must be present exactly if `status` is 'failed'")
-        if self.status == "ok" and not (self.blocks and self.blocks.duration_ns):
+        is_timed = bool(self.blocks and self.blocks.duration_ns)
+        if self.case.is_emulated and (is_timed or self.energy):
+            raise ValueError(f"{self.case.precision} is emulated: it must have no times and no energy")
+        if self.status == "ok" and not (is_timed or self.case.is_emulated):
             raise ValueError("an 'ok' record must contain at least one timed block")
         timed = len(self.blocks.duration_ns) if self.blocks else 0
         if any(len(rank.duration_ns) != timed for rank in self.ranks):

@@ -104,7 +104,7 @@ def rooflines(
     """Return the roofline of each configuration, from medians over trials, and the reasons why others have none."""
     models: list[Roofline] = []
     reasons: dict[str, None] = {}
-    groups = [each for each in configurations if any(record.error is None for record in each.records)]
+    groups = [each for each in configurations if any(record.error is None and record.blocks for record in each.records)]
     cases = [group.factors for group in groups]
     named = names.names(cases, [SIDE]).whole if len(cases) > 1 else [names.name(case) for case in cases]
     for configuration, each in zip(map(names.on_side, cases, named), groups, strict=True):

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from benchmarker.api.cost import Work
 from benchmarker.api.errors import UserError
-from benchmarker.api.precision import ITEM_BYTES
+from benchmarker.api.precision import ITEM_BYTES, PRECISIONS
 from benchmarker.api.problem import Generates, phases_of
 from benchmarker.roofline.formula import of_part
 
@@ -94,6 +94,8 @@ class Prediction(Struct, frozen=True, kw_only=True):
 
 def predict(problem: Problem, mode: Mode, precision: str, roof: Roof, memory_bytes: float | None = None) -> Prediction:
     """Predict a step under a roof, on a device with so much memory. Raises `UserError` for a problem without parts."""
+    if PRECISIONS[precision].is_emulated:
+        raise UserError(f"{precision} is emulated: no device computes in it here, so its time cannot be predicted")
     phases = [_phase(own, name, count, mode, precision, roof) for name, (count, own) in phases_of(problem).items()]
     cost = problem.cost(mode, precision)
     time_s = sum(phase.count * phase.time_s for phase in phases)

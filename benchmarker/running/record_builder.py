@@ -21,7 +21,7 @@ from benchmarker.power import energy
 from benchmarker.power.energy import Accounts, Timed
 from benchmarker.records.consistency import CLOCK_S
 from benchmarker.records.machine import Machine, SourceFile
-from benchmarker.records.record import SCHEMA_VERSION, Design, Failure, FailureKind, Record, nulls, reason
+from benchmarker.records.record import EMULATED, SCHEMA_VERSION, Design, Failure, FailureKind, Record, nulls, reason
 from benchmarker.records.suite import TrialSuite
 from benchmarker.version import __version__
 from benchmarker.worker.protocol import Done, Event, Failed, RecordPart, StageBegan, StageEnded
@@ -224,6 +224,8 @@ class RecordBuilder:
 
     def _reason(self, path: str) -> str:
         """Why the value at `path` is null: what the meters reported, the stage that failed, or the declared reason."""
+        if self.case.is_emulated and not self.failure and path in (*_MEASURED, "energy", "trace"):
+            return EMULATED
         if self.energy_account and path in self.energy_account.reasons:
             return self.energy_account.reasons[path]
         if self._energy_lost and path == "energy":

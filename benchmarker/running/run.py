@@ -186,7 +186,7 @@ def _save_telemetry(path: Path, sampled: Sequence[Sequence[Sampled]], say: Calla
 def _save(context: Context, record: Record) -> Record:
     """Store a record, with its profile if one was requested; an interrupt loses only the profile."""
     say, measuring = context.listener.say, record.case.measuring
-    if measuring.profiling != "no" and record.error is None:
+    if measuring.profiling != "no" and record.error is None and not record.case.is_emulated:
         try:
             record = add_profile(context, record)
         except KeyboardInterrupt:

@@ -32,6 +32,10 @@ NEXT = {
     "fp8_e4m3_row": ("fp8_e5m2_row", 3),
     "fp8_e5m2": ("fp4", 2),
     "fp8_e5m2_row": ("fp4", 2),
+    "mxfp8_e4m3": ("mxfp8_e5m2", 3),
+    "mxfp8_e5m2": ("mxfp4", 2),
+    "nvfp4": ("mxfp4", 2),
+    "mxfp4": ("fp3", 1),
     **{name: ("fp32", 24) for name, types in PRECISIONS.items() if types.slices},
 }
 """The next shorter precision of each, with the bits of its significands; fp16 stands for tf32, which has as many.

@@ -18,30 +18,34 @@ from benchmarker_problems.gemm import SLICED, slices
 
 GEMM = registry.problem("gemm")
 CODES = {"fp8_e4m3": "float8_e4m3fn", "fp8_e5m2": "float8_e5m2"}
+ALL_CODES = CODES | {"fp4_e2m1": "float4_e2m1fn"}
 HALVES = np.arange(2**16, dtype=np.uint16).view(np.float16).astype(np.float64)
 """Every number of fp16, which has all of both formats, all halves between two of them, and more."""
 HALVES = HALVES[np.isfinite(HALVES)]
 
 
-@pytest.mark.parametrize("name", CODES)
+@pytest.mark.parametrize("name", ALL_CODES)
 def test_each_number_of_a_format_is_itself(name):
     ml_dtypes = pytest.importorskip("ml_dtypes")
-    numbers = np.arange(256, dtype=np.uint8).view(CODES[name]).astype(np.float64)
+    codes = np.arange(16 if name == "fp4_e2m1" else 256, dtype=np.uint8)
+    numbers = codes.view(ALL_CODES[name]).astype(np.float64)
     finite = numbers[np.isfinite(numbers)]
-    assert len(finite) == {"fp8_e4m3": 254, "fp8_e5m2": 248}[name]
+    assert len(finite) == {"fp8_e4m3": 254, "fp8_e5m2": 248, "fp4_e2m1": 16}[name]
     np.testing.assert_array_equal(fp8.rounded(finite, name), finite)
-    assert fp8.FORMATS[name].largest == finite.max() == float(ml_dtypes.finfo(CODES[name]).max)
+    assert fp8.FORMATS[name].largest == finite.max() == float(ml_dtypes.finfo(ALL_CODES[name]).max)
     assert np.isnan(fp8.rounded(np.array([np.nan]), name)).all()
 
 
-@pytest.mark.parametrize("name", CODES)
+@pytest.mark.parametrize("name", ALL_CODES)
 def test_numbers_are_rounded_as_ml_dtypes_does_or_saturate(name):
     pytest.importorskip("ml_dtypes")
     found = fp8.rounded(HALVES, name)
-    theirs = HALVES.astype(CODES[name]).astype(np.float64)
+    theirs = HALVES.astype(ALL_CODES[name]).astype(np.float64)
     inside = np.isfinite(theirs)
     np.testing.assert_array_equal(found[inside], theirs[inside])
-    assert set(np.abs(found[~inside])) == {fp8.FORMATS[name].largest}
+    largest = fp8.FORMATS[name].largest
+    assert set(np.abs(found[~inside])) == (set() if name == "fp4_e2m1" else {largest})  # theirs of E2M1 saturates too
+    assert set(np.abs(found[np.abs(HALVES) >= largest])) == {largest}
 
 
 @pytest.mark.parametrize("name", CODES)
@@ -178,6 +182,21 @@ def test_the_table_of_slices_in_formats_md_is_what_a_check_finds():
         pairs = [(each.error, each.bound) for check in checks for each in (check, check.componentwise)]
         assert figures[1::2] == pytest.approx([bound for _, bound in pairs], rel=0.03)
         assert figures[::2] == pytest.approx([error for error, _ in pairs], rel=0.5)
+
+
+def test_the_table_of_errors_in_formats_md_is_what_a_check_finds():
+    """To its two digits, but for the rounding of another BLAS, which matters to fp32 alone."""
+    page = (Path(__file__).parents[2] / "docs/formats.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \|((?: [\d.e+-]* \|){4})$", page, re.MULTILINE)
+    assert len(rows) == 11
+    for precision, cells in rows:
+        framework = "numpy" if PRECISIONS[precision].is_emulated else "torch"
+        figures = [float(cell or "nan") for cell in map(str.strip, cells.split("|")[:4])]
+        for at, which in enumerate(("normal", "wide")):
+            if figures[2 * at] == figures[2 * at]:
+                check = found(framework, precision, range=which)
+                pair = check.error, check.componentwise.error
+                assert figures[2 * at : 2 * at + 2] == pytest.approx(pair, rel=0.5 if precision == "fp32" else 0.06)
 
 
 @pytest.mark.parametrize("framework", ["torch", "numpy"])

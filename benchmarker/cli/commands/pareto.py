@@ -11,7 +11,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import ALL, Output, output_options
 from benchmarker.cli.options.results import mixed_output, pool_option, read_cases, results_argument
 from benchmarker.cli.options.types import output_option
-from benchmarker.comparing.diagnosis import executions, skewed
+from benchmarker.comparing.diagnosis import emulated, executions, skewed
 from benchmarker.comparing.pareto import ERRORS, Candidate, Front, by_work, front
 from benchmarker.display.cases import case_columns
 from benchmarker.display.result import Part, Text
@@ -104,7 +104,7 @@ def _parts(
     ]
     yield Table.of_columns(filled, drop=metrics[:0:-1], ordered=True)
     unlike = executions(point.configuration.records[0].case for point, _ in points)
-    for note in filter(None, [unlike, *skewed(cases.records)]):
+    for note in filter(None, [unlike, *skewed(cases.records), *emulated(cases.records)]):
         yield Text(f"note: {note}", "  ")
     same = "problem, mode" if ERRORS.intersection(metrics) else "problem, mode, precision"
     if alone := sum(len(group.points) == 1 for _, group in points):

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import threadpoolctl
 
-from benchmarker import Device, Framework, FrameworkInfo, hookimpl
+from benchmarker import PRECISIONS, Device, Framework, FrameworkInfo, hookimpl
 
 VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OPENBLAS_CORETYPE", "MKL_NUM_THREADS")
 """Environment variables that change the speed of a BLAS."""
+_SUPPORTED = ("fp64", "fp32", *(name for name, types in PRECISIONS.items() if types.is_emulated))
 
 
 @hookimpl
@@ -21,7 +22,7 @@ def describe_framework() -> FrameworkInfo:
     return FrameworkInfo(
         name="numpy",
         version=np.__version__,
-        devices=(Device("cpu", name, ("fp64", "fp32"), count=None),),
+        devices=(Device("cpu", name, _SUPPORTED, count=None),),
         compile="never",
         libraries={"numpy": np.__version__, "scipy": metadata.version("scipy")},
         variables=VARIABLES,

@@ -25,7 +25,7 @@ def derive_metrics(record: Record) -> Mapping[str, Metric]:
     """
     blocks, n = record.blocks, record.case.devices
     reason = f"{record.case.problem} is no collective" if record.case.problem != "collective" else None
-    reason = reason or (None if blocks else "no timed block")
+    reason = reason or (None if blocks else record.not_timed)
     algorithm = None
     bus, no_bus = None, reason or (None if n > 1 else "one device sends nothing")
     if reason is None and blocks is not None:

@@ -29,7 +29,7 @@ def _of_transfer(record: Record) -> Mapping[str, Metric]:
     That is half of what the cost counts, which is read and written.
     """
     value: float | None = None
-    none: str | None = "no timed block"
+    none: str | None = record.not_timed
     if record.blocks and record.cost and record.cost.bytes:
         steps_per_s = (
             record.blocks.steps_per_block * len(record.blocks.duration_ns) * 1e9 / sum(record.blocks.duration_ns)
@@ -48,7 +48,7 @@ def _of_transfer(record: Record) -> Mapping[str, Metric]:
 def _of_latency(record: Record) -> Mapping[str, Metric]:
     """Return the time of a load: the median step time, over the loads of a step."""
     value: float | None = None
-    none: str | None = "no timed block"
+    none: str | None = record.not_timed
     if record.blocks:
         loads = record.blocks.steps_per_block * int(record.case.params["loads"])
         value, none = median(record.blocks.duration_ns) / loads / 1e9, None

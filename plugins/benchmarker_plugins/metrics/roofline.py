@@ -21,7 +21,7 @@ def derive_metrics(record: Record, ceilings: Ceilings) -> Mapping[str, Metric]:
     vendor's and the measured bandwidth (Databricks, LLM Inference Performance Engineering, 2023). FLOPs are those of
     the model, without recomputation. Predictions are the scopes one after the other, each at the measured roof.
     """
-    reason = "no timed block" if record.cost is None or record.blocks is None else None
+    reason = record.not_timed if record.cost is None or record.blocks is None else None
     one = record.case.devices == 1
     reason = reason if one else "the ceilings of several devices are not known"
     measured = measured_roof(record, ceilings) if one else None

@@ -18,7 +18,7 @@ def derive_metrics(record: Record) -> Mapping[str, Metric]:
     names = [f"step_time_{name}_s" for name in ("median", "mean", "min", "p5", "p10", "p95", "mad")]
     metrics: dict[str, Metric] = {}
     if record.blocks is None:
-        metrics = {name: Metric(None, "s", "lower", "no timed block", order=ORDER.get(name, 100)) for name in names}
+        metrics = {name: Metric(None, "s", "lower", record.not_timed, order=ORDER.get(name, 100)) for name in names}
     else:
         step_s = np.array(record.blocks.duration_ns) / record.blocks.steps_per_block / 1e9
         mean = np.add.reduce(step_s) / len(step_s)

@@ -11,7 +11,7 @@ def derive_metrics(record: Record) -> Mapping[str, Metric]:
     """Return the work of all timed steps divided by the time of all timed blocks (the mean rate that a user sees)."""
     cost, blocks = record.cost, record.blocks
     samples = tokens = flops = bytes_ = None
-    reason = no_tokens = no_flops = no_bytes = "no timed block"
+    reason = no_tokens = no_flops = no_bytes = record.not_timed
     if cost and blocks:
         steps_per_s = blocks.steps_per_block * len(blocks.duration_ns) / (sum(blocks.duration_ns) / 1e9)
         samples = cost.samples * steps_per_s

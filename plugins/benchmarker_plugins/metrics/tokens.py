@@ -49,7 +49,7 @@ def _rates(record: Record, none: str) -> dict[str, Metric]:
     if cost and blocks:
         steps_per_s = blocks.steps_per_block * len(blocks.duration_ns) / (sum(blocks.duration_ns) / 1e9)
     else:
-        none = "no timed block"
+        none = record.not_timed
     output_per_s = cost.output_tokens * steps_per_s if cost else 0.0
     rates = {
         "output_tokens_per_s": ("output", output_per_s),

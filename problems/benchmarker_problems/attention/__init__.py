@@ -1,6 +1,7 @@
 """Causal self-attention as in GPT: O = softmax(Q·Kᵀ/√D + mask)·V for every head.
 
-In fp8, Q, K and V are stored with scales, and so are the weights of the values, which are made in fp32 in each step.
+With scales, as in fp8, Q, K and V are stored so, and so are the weights of the values, which are made in fp32 in each
+step.
 
 Shapes: B batch, T sequence (t for keys), H heads, D head dimension.
 """
@@ -14,7 +15,7 @@ from msgspec import Meta
 
 from benchmarker import PRECISIONS, Arrays, Cost, Data, Mode, Precision, Problem, Work, hookimpl
 from benchmarker_problems import fp8
-from benchmarker_problems.fp8 import SCALED
+from benchmarker_problems.fp8 import EMULATED, SCALED
 from benchmarker_problems.layers import ImplOption
 from benchmarker_problems.layers import layer as layers
 from benchmarker_problems.layers.data import normal
@@ -23,8 +24,8 @@ from benchmarker_problems.layers.work import RowWork
 
 INPUTS: dict[Mode, tuple[str, ...]] = {"inference": ("q", "k", "v"), "forward_backward": ("q", "k", "v", "d_out")}
 """Inputs of a step, by mode."""
-NOT_SCALED = tuple({"impl": impl, "precision": name} for name in SCALED for impl in ("einsum", "fused"))
-"""Implementations that have no products of fp8 with scales."""
+NOT_SCALED = tuple({"impl": impl, "precision": name} for name in (*SCALED, *EMULATED) for impl in ("einsum", "fused"))
+"""Implementations that have no products of numbers with scales."""
 OUTPUTS = ("out", "d_q", "d_k", "d_v")
 """Outputs of a step, in order; without the backward pass, only the first."""
 
@@ -104,27 +105,27 @@ class Attention(Problem):
         return dict(zip(OUTPUTS, (out_BTHD, *gradients), strict=False))
 
     def deviations(self, data: Data, mode: Mode, precision: str) -> Iterable[Arrays] | None:
-        """Return how far off the output in fp8 may be; other arithmetic is rounding."""
+        """Return how far off the output of numbers with scales may be; other arithmetic is rounding."""
         types = PRECISIONS[precision]
         if not types.scale:
             return None
         exact = self.reference(data, mode)
         return [
-            {"out": fp8.MARGIN * np.abs(self._in_fp8(batch, types) - step["out"])}
+            {"out": fp8.margin(types) * np.abs(self.scaled_output(batch, types, np.float64) - step["out"])}
             for batch, step in zip(data.batches, exact, strict=True)
         ]
 
-    def _in_fp8(self, batch: Arrays, types: Precision) -> np.ndarray:
-        """Return the output with exact sums of numbers in fp8, and an exact softmax."""
+    def scaled_output(self, batch: Arrays, types: Precision, dtype: type[np.floating]) -> np.ndarray:
+        """Return the output of numbers with scales; the sums and the softmax are in `dtype`."""
         factors = (fp8.scaled(value, types, axis) for value, axis in self.by_head(batch))
-        q_BHTD, k_BHtD, v_BHtD = (numbers * scale.astype(np.float64) for numbers, scale in factors)
-        scores_BHTt = q_BHTD @ k_BHtD.swapaxes(-1, -2) * self.head_dim**-0.5
+        q_BHTD, k_BHtD, v_BHtD = (numbers * scale.astype(dtype) for numbers, scale in factors)
+        scores_BHTt = q_BHTD @ k_BHtD.swapaxes(-1, -2) * dtype(self.head_dim**-0.5)
         if self.causal:
-            scores_BHTt += causal_bias(self.seq_len, np.float64)
+            scores_BHTt += causal_bias(self.seq_len, dtype)
         weights_BHTt = np.exp(scores_BHTt - scores_BHTt.max(axis=-1, keepdims=True))
         weights_BHTt /= weights_BHTt.sum(axis=-1, keepdims=True)
         numbers, scale = fp8.scaled(weights_BHTt, types, -1)
-        out_BHTD: np.ndarray = numbers * scale.astype(np.float64) @ v_BHtD
+        out_BHTD: np.ndarray = numbers * scale.astype(dtype) @ v_BHtD
         return out_BHTD.transpose(0, 2, 1, 3)
 
     def by_head(self, batch: Arrays) -> list[tuple[np.ndarray, int]]:

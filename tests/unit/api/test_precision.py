@@ -18,8 +18,11 @@ def test_unit_roundoff_of_bfloat16():
     assert UNIT_ROUNDOFF["bf16"] == float(ml_dtypes.finfo(ml_dtypes.bfloat16).eps) / 2
 
 
-@pytest.mark.parametrize(("name", "code"), [("fp8_e4m3", "float8_e4m3fn"), ("fp8_e5m2", "float8_e5m2")])
-def test_unit_roundoff_of_fp8(name, code):
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [("fp8_e4m3", "float8_e4m3fn"), ("fp8_e5m2", "float8_e5m2"), ("fp4_e2m1", "float4_e2m1fn")],
+)
+def test_unit_roundoff_of_fp8_and_fp4(name, code):
     ml_dtypes = pytest.importorskip("ml_dtypes")
     assert UNIT_ROUNDOFF[name] == float(ml_dtypes.finfo(code).eps) / 2
     assert ITEM_BYTES[name] == ml_dtypes.finfo(code).bits / 8
@@ -42,6 +45,9 @@ def test_two_int4_share_a_byte():
         ("fp16", "fp16"),
         ("fp8_e4m3", "fp8_e4m3"),
         ("fp8_e5m2_row", "fp8_e5m2"),
+        ("mxfp8_e4m3", "fp8_e4m3"),
+        ("mxfp4", "fp4_e2m1"),
+        ("nvfp4", "fp4_e2m1"),
         ("int8", "int8"),
         ("fp64_int8x8", "int8"),
         ("mixed_bf16", "bf16"),
@@ -68,6 +74,7 @@ def test_a_precision_is_short_if_what_is_summed_is_rounded_to_less():
         "mixed_bf16",
         "mixed_fp16",
         *("fp8_e4m3", "fp8_e5m2", "fp8_e4m3_row", "fp8_e5m2_row"),
+        *("mxfp8_e4m3", "mxfp8_e5m2", "mxfp4", "nvfp4"),
         *(f"fp64_int8x{slices}" for slices in range(6, 11)),
     }
     assert PRECISIONS["mixed_bf16"].roundoff == 2**-8
