@@ -2,9 +2,12 @@ import re
 
 import numpy as np
 import pytest
+from support.checks import ability_of, checked
 from support.models import counted_flops, problem_of, profiled_names, torch_workload
 
-from benchmarker import Case, Data
+from benchmarker import Case, Data, UserError
+from benchmarker.api.case import CaseRequest
+from benchmarker.planning.cases import make_case
 
 problem = problem_of("attention")
 IMPLS = ("einsum", "matmul", "fused")
@@ -37,9 +40,64 @@ def test_reference_against_a_loop(causal):
         np.testing.assert_allclose(outputs["out"][b, t, h], expected, rtol=1e-12, atol=1e-13)
 
 
+def test_cost_of_a_cache_by_hand():
+    """One token of each of 2 sequences attends to 9 positions, with 4 heads of width 3 for 2 of keys and values."""
+    params = problem(batch_size=2, heads=4, kv_heads=2, seq_len=16, depth=8, head_dim=3)
+    cost = params.cost("inference", "fp32")
+    assert (cost.flops, cost.samples, cost.tokens) == (2 * 2 * (2 * 4 * 9 * 3), 2, 2)
+    assert cost.bytes == 4 * (2 * (2 * 4 * 3) + 2 * (2 * 9 * 2 * 3))
+    assert params.title("inference") == "attention B=2 H=4/2 at 8 S=16 D=3 matmul"
+
+
+def test_reference_of_a_cache_against_a_loop():
+    params = problem(batch_size=2, heads=4, kv_heads=2, seq_len=6, depth=3, head_dim=3)
+    batch = batch_of(params, "fp64")
+    (outputs,) = params.reference(Data({}, (batch,)), "inference")
+    for b, h in np.ndindex(2, 4):
+        weights = np.exp(batch["k"][b, :4, h // 2] @ batch["q"][b, 0, h] / 3**0.5)
+        expected = weights / weights.sum() @ batch["v"][b, :4, h // 2]
+        np.testing.assert_allclose(outputs["out"][b, 0, h], expected, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("framework", ["jax", "numpy", "onnxruntime", "torch"])
+@pytest.mark.parametrize("impl", IMPLS)
+@pytest.mark.parametrize(
+    "options", [{"depth": 9}, {"heads": 4, "kv_heads": 2}, {"heads": 4, "kv_heads": 2, "depth": 9}]
+)
+def test_caches_and_groups_are_right(framework, impl, options):
+    pytest.importorskip(framework)
+    ability = ability_of("attention", framework)
+    if impl not in ability.support.choices.get("impl", IMPLS):
+        pytest.skip(f"{framework} has no {impl}")
+    asked = CaseRequest(problem="attention", device="cpu", params={**options, "impl": impl})
+    checks, _ = checked(make_case(asked, problem, framework, ability), ["inference"])
+    assert checks["inference"].ok, checks
+
+
+@pytest.mark.parametrize("impl", IMPLS)
+def test_a_cache_in_pytorch_has_the_flops_of_its_room_and_its_scopes(impl):
+    pytest.importorskip("torch")
+    size = problem(impl=impl, heads=4, kv_heads=2, depth=19, seq_len=20, head_dim=16)
+    workload = torch_workload("attention", size, "inference")
+    assert counted_flops(workload) == size.cost("inference", "fp32").flops
+    assert profiled_names(workload).keys() & EVERY_SCOPE == set(size.scopes("inference"))
+
+
+def test_what_a_cache_cannot_do_is_refused():
+    with pytest.raises(ValueError, match="no room for the 9 positions"):
+        problem(depth=8, seq_len=8)
+    with pytest.raises(ValueError, match="heads=12 is not a multiple of kv_heads=5"):
+        problem(kv_heads=5)
+    with pytest.raises(UserError, match="--mode=inference"):
+        problem(depth=8).refuse("forward_backward")
+    with pytest.raises(UserError, match="whole sequences"):
+        problem(depth=8).numerics("inference", "fp8_e4m3")
+
+
+@pytest.mark.parametrize("kv_heads", [1, 2])
 @pytest.mark.parametrize("causal", [True, False])
-def test_backward_is_the_derivative(causal):
-    params = problem(batch_size=1, heads=2, seq_len=3, head_dim=2, causal=causal)
+def test_backward_is_the_derivative(causal, kv_heads):
+    params = problem(batch_size=1, heads=2, kv_heads=kv_heads, seq_len=3, head_dim=2, causal=causal)
     batch, step = batch_of(params, "fp64"), 1e-5
     (outputs,) = params.reference(Data({}, (batch,)), "forward_backward")
     for name in ("q", "k", "v"):

@@ -48,6 +48,19 @@ CASES = [
     for mode in modes
     for params in ([{WAYS[name][0]: value} for value in WAYS[name][1]] if name in WAYS else [{}])
 ]
+DECODE = {"phase": "decode", "depth": 20, "new_tokens": 5}
+"""Tokens attend to 23 positions in the mean."""
+OF_PHASES = [
+    (name, "inference", {**size, **phase, "impl": impl})
+    for name, size in (
+        ("gpt2", {}),
+        ("llama", {}),
+        ("llama", {"size": "tinyllama-1.1b"}),
+        ("moe", {}),
+    )
+    for phase in ({"phase": "prefill", "prompt_len": 24}, DECODE, DECODE | {"seq_len": 64})
+    for impl in WAYS["gpt2"][1]
+]
 
 
 @pytest.mark.parametrize(("name", "mode", "params"), CASES)
@@ -60,7 +73,7 @@ def test_the_parts_are_the_scopes_and_their_flops_add_up(name, mode, params):
     assert all(work.bytes > 0 for work in parts.values())
 
 
-@pytest.mark.parametrize(("name", "mode", "params"), CASES)
+@pytest.mark.parametrize(("name", "mode", "params"), [*CASES, *OF_PHASES])
 def test_the_problems_that_measure_pieces_alone_have_the_flops_of_their_scopes(name, mode, params):
     made = PROBLEMS[name](**params)
     parts = made.parts(mode, "fp32")
@@ -72,12 +85,24 @@ def test_the_problems_that_measure_pieces_alone_have_the_flops_of_their_scopes(n
         assert piece.count * alone.cost(mode, "fp32").flops == flops, piece
 
 
-def test_the_pieces_of_gpt2_are_most_of_its_flops():
-    made = PROBLEMS["gpt2"]()
+@pytest.mark.parametrize(
+    ("name", "params"), [("gpt2", {}), *((name, params) for name, _, params in OF_PHASES if name != "moe")]
+)
+def test_the_pieces_of_a_decoder_are_all_of_its_flops(name, params):
+    made = PROBLEMS[name](**params)
     scopes = [scope for piece in made.pieces() for scope in piece.scopes]
     products = {name for name, work in made.parts("inference", "fp32").items() if work.flops}
     assert products <= set(scopes)
     assert len(set(scopes)) == len(scopes)
+
+
+def test_attention_to_a_cache_is_measured_at_the_mean_position_with_its_room():
+    made = PROBLEMS["llama"](size="tinyllama-1.1b", phase="decode", depth=20, new_tokens=4, seq_len=64, batch_size=3)
+    (piece,) = (piece for piece in made.pieces() if piece.problem == "attention")
+    of_cache = {"seq_len": 64, "depth": 21, "heads": 32, "kv_heads": 4, "head_dim": 64, "batch_size": 3}
+    assert piece.options == {**of_cache, "causal": True, "impl": "matmul"}
+    paged = PROBLEMS["gpt2"](**DECODE, kv_cache="paged")
+    assert not [piece for piece in paged.pieces() if piece.problem == "attention"]
 
 
 @pytest.mark.parametrize("name", [name for name, (parameter, _) in WAYS.items() if parameter == "impl"])

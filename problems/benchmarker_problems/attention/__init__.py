@@ -1,9 +1,9 @@
 """Causal self-attention as in GPT: O = softmax(Q·Kᵀ/√D + mask)·V for every head.
 
-With scales, as in fp8, Q, K and V are stored so, and so are the weights of the values, which are made in fp32 in each
-step.
+With a `depth` it is that of decoding: one token of each sequence attends to a cache of keys and values. With scales, as
+in fp8, Q, K and V are stored so, and so are the weights of the values, which are made in fp32 in each step.
 
-Shapes: B batch, T sequence (t for keys), H heads, D head dimension.
+Shapes: B batch, T sequence (t for keys), H heads, K those of keys and values, D head dimension.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,10 +13,10 @@ from typing import Annotated, Self
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import PRECISIONS, Arrays, Cost, Data, Mode, Precision, Problem, Work, hookimpl
+from benchmarker import PRECISIONS, Arrays, Cost, Data, Mode, Precision, Problem, UserError, Work, hookimpl
 from benchmarker_problems import fp8
 from benchmarker_problems.fp8 import EMULATED, SCALED
-from benchmarker_problems.layers import ImplOption
+from benchmarker_problems.layers import DERIVED, ImplOption, fill, require_multiples
 from benchmarker_problems.layers import layer as layers
 from benchmarker_problems.layers.data import normal
 from benchmarker_problems.layers.reference import attend, causal_bias
@@ -43,19 +43,68 @@ class Attention(Problem):
     reads = INPUTS
     cost_formula = (
         "flops = 4·B·H·T²·D (including the masked half), three times that with backward\n"
-        "bytes = q, k, v and the output once, with backward also their gradients"
+        "bytes = q, k, v and the output once, with backward also their gradients\n"
+        "with a depth: flops = 4·B·H·(depth + 1)·D, and bytes of as many keys and values"
     )
 
     batch_size: Annotated[int, Meta(ge=1, description="sequences per step")] = 1
     heads: Annotated[int, Meta(ge=1, description="attention heads")] = 12
-    seq_len: Annotated[int, Meta(ge=1, description="sequence length")] = 512
+    kv_heads: Annotated[
+        int, Meta(ge=1, description="heads of keys and values, of which heads is a multiple; heads if omitted")
+    ] = DERIVED
+    seq_len: Annotated[
+        int, Meta(ge=1, description="sequence length; with a depth, the positions that the cache has room for")
+    ] = 512
+    depth: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="positions in a KV cache before the one token of each sequence that attends to them and "
+            "itself, as in decoding; 0: whole sequences attend to themselves",
+        ),
+    ] = 0
     head_dim: Annotated[int, Meta(ge=1, description="length of a head's query, key and value vectors")] = 64
     causal: Annotated[bool, Meta(description="mask the positions that come after the query")] = True
     impl: ImplOption = "matmul"
 
+    def __post_init__(self) -> None:
+        fill(self, {"kv_heads": self.heads})
+        require_multiples(self, heads="kv_heads")
+        if self.depth >= self.seq_len:
+            raise ValueError(f"seq_len={self.seq_len} has no room for the {self.depth + 1} positions of the cache")
+
+    @property
+    def queries(self) -> int:
+        """Positions of a sequence that attend."""
+        return 1 if self.depth else self.seq_len
+
+    @property
+    def keys(self) -> int:
+        """Positions of a sequence that are attended to."""
+        return self.depth + 1 if self.depth else self.seq_len
+
+    @property
+    def product_flops(self) -> int:
+        """The FLOPs of Q·Kᵀ, which are also those of weights·V."""
+        return 2 * self.batch_size * self.heads * self.queries * self.keys * self.head_dim
+
+    def refuse(self, mode: Mode) -> None:
+        """Refuse a backward pass through a cache."""
+        if self.depth and mode != "inference":
+            raise UserError(f"--depth={self.depth} needs --mode=inference; a cache has no gradient")
+
+    def numerics(self, mode: Mode, precision: str) -> Precision:
+        """Return the types of the precision; raises `UserError` for fp8 with a cache, or with grouped queries."""
+        if PRECISIONS[precision].scale and (self.depth or self.kv_heads != self.heads):
+            raise UserError(f"--precision={precision} is for whole sequences with as many --kv-heads as --heads")
+        return super().numerics(mode, precision)
+
     def title(self, mode: Mode) -> str:
-        """Return the shape and the implementation: `attention B=2 H=8 T=1024 D=64 einsum`."""
-        shape = f"B={self.batch_size} H={self.heads} T={self.seq_len} D={self.head_dim}"
+        """Return the shape and the implementation: `attention B=2 H=8/4 T=1024 D=64 einsum`, or at a depth."""
+        groups = "" if self.kv_heads == self.heads else f"/{self.kv_heads}"
+        room = f" S={self.seq_len}" if self.seq_len > self.keys else ""
+        length = f"at {self.depth}{room}" if self.depth else f"T={self.seq_len}"
+        shape = f"B={self.batch_size} H={self.heads}{groups} {length} D={self.head_dim}"
         backward = " fwd+bwd" * (mode == "forward_backward")
         return f"attention {shape} {self.impl}{' non-causal' * (not self.causal)}{backward}"
 
@@ -66,15 +115,17 @@ class Attention(Problem):
     def cost(self, mode: Mode, precision: str) -> Cost:
         """Count two products forward; the backward pass has two more of the same size for each."""
         item = PRECISIONS[precision].parameter_bytes
-        flops = 2 * product_flops(self.batch_size, self.heads, self.seq_len, self.head_dim)
+        flops = 2 * self.product_flops
         of_output = 4 if PRECISIONS[precision].scale else item
-        moved = self.batch_size * self.seq_len * self.heads * self.head_dim * (3 * item + of_output)
+        of_queries = self.queries * self.heads * (item + of_output)
+        of_keys = 2 * self.keys * self.kv_heads * item
+        moved = self.batch_size * self.head_dim * (of_queries + of_keys)
         backward = mode == "forward_backward"
         return Cost(
             flops=3 * flops if backward else flops,
             bytes=2 * moved if backward else moved,
             samples=self.batch_size,
-            tokens=self.batch_size * self.seq_len,
+            tokens=self.batch_size * self.queries,
         )
 
     def parts(self, mode: Mode, precision: str) -> Mapping[str, Work]:
@@ -84,23 +135,29 @@ class Attention(Problem):
         """
         if PRECISIONS[precision].scale:
             return {}
-        layer = layers.Attention(self.impl, self.heads, self.heads, self.head_dim, self.seq_len, self.seq_len)
+        heads = self.heads, self.kv_heads, self.head_dim
+        layer = layers.Attention(self.impl, *heads, self.queries, self.keys, cached=self.depth > 0)
         stored = PRECISIONS[precision].parameter
-        return layer.parts(RowWork(self.batch_size * self.seq_len, stored, backward=mode == "forward_backward"))
+        return layer.parts(RowWork(self.batch_size * self.queries, stored, backward=mode == "forward_backward"))
 
     def data(self, precision: str, rng: np.random.Generator, batches: int) -> Data:
-        """Draw q, k, v and the gradient of the output from a normal distribution."""
-        shape = (self.batch_size, self.seq_len, self.heads, self.head_dim)
-        return Data({}, normal(dict.fromkeys(INPUTS["forward_backward"], shape), precision, rng, batches))
+        """Draw q, k, v and the gradient of the output from a normal distribution; a cache is full."""
+        queries = self.batch_size, self.queries, self.heads, self.head_dim
+        keys = self.batch_size, self.seq_len, self.kv_heads, self.head_dim
+        shapes = {"q": queries, "k": keys, "v": keys, "d_out": queries}
+        return Data({}, normal(shapes, precision, rng, batches))
 
     def small(self) -> Self:
         """Return the same attention with dimensions that all differ; every fused kernel supports D = 16."""
-        return replace(self, batch_size=2, heads=3, seq_len=20, head_dim=16)
+        heads = 3 if self.kv_heads == self.heads else 12
+        depth = 12 if self.depth else 0
+        return replace(self, batch_size=2, heads=heads, kv_heads=3, seq_len=20, depth=depth, head_dim=16)
 
     def step(self, weights: Arrays, batch: Arrays, mode: Mode) -> Arrays:
         """Return the output, and in `forward_backward` also the gradients of q, k and v."""
-        bias_Tt = causal_bias(self.seq_len, batch["q"].dtype.type) if self.causal else None
-        out_BTHD, pullback = attend(batch["q"], batch["k"], batch["v"], impl="einsum", bias_Tt=bias_Tt)
+        bias_Tt = causal_bias(self.seq_len, batch["q"].dtype.type) if self.causal and not self.depth else None
+        k_BtKD, v_BtKD = (batch[name][:, : self.keys] for name in ("k", "v"))
+        out_BTHD, pullback = attend(batch["q"], k_BtKD, v_BtKD, impl="einsum", bias_Tt=bias_Tt)
         gradients = pullback(batch["d_out"]) if mode == "forward_backward" else ()
         return dict(zip(OUTPUTS, (out_BTHD, *gradients), strict=False))
 
@@ -139,6 +196,7 @@ def define_problem() -> type[Problem]:
     return Attention
 
 
-def product_flops(batch_size: int, heads: int, seq_len: int, head_dim: int) -> int:
-    """Return the FLOPs of Q·Kᵀ, which are also those of weights·V."""
-    return 2 * batch_size * heads * seq_len * seq_len * head_dim
+def by_row(keys_BtKD: np.ndarray) -> np.ndarray:
+    """Return keys or values as a cache has them, [R, S, D]: R is batch · heads, S positions."""
+    rows_RSD: np.ndarray = keys_BtKD.swapaxes(1, 2).reshape(-1, keys_BtKD.shape[1], keys_BtKD.shape[3])
+    return rows_RSD

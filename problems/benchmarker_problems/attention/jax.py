@@ -12,7 +12,7 @@ from jax import Array
 
 from benchmarker import FLOATS, PRECISIONS, Arrays, Case, Data, Mode, Precision, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
-from benchmarker_problems.attention import INPUTS, NOT_SCALED, OUTPUTS, Attention, product_flops
+from benchmarker_problems.attention import INPUTS, NOT_SCALED, OUTPUTS, Attention, by_row
 from benchmarker_problems.fp8 import SCALED
 from benchmarker_problems.fp8 import jax as fp8
 from benchmarker_problems.layers import Impl
@@ -50,6 +50,23 @@ def step_function(problem: Attention, mode: Mode, kernel: Kernel) -> Callable[..
     return forward if mode == "inference" else forward_backward
 
 
+def cached_function(impl: Impl, kernel: Kernel) -> Callable[..., tuple[Array, ...]]:
+    """Return the function from (q, keys, values, position) of a cache to (out,).
+
+    The cache is [R, S, D], or [B, S, K, D] for the fused attention, which takes no other.
+    """
+
+    def forward(q_B1HD: Array, keys: Array, values: Array, position: Array) -> tuple[Array, ...]:
+        if impl != "fused":
+            return (attend_to_rows(q_B1HD, keys, values, position, impl, lambda each: each),)
+        filled_B = jnp.full(len(keys), position + 1)
+        with jax.named_scope("attn_fused"):
+            of_fused = partial(jax.nn.dot_product_attention, key_value_seq_lengths=filled_B, implementation=kernel)
+            return (of_fused(q_B1HD, keys, values),)
+
+    return forward
+
+
 @hookimpl
 def build_workload(framework: JaxFramework, case: Case, problem: Attention, data: Data) -> Workload:
     """Build a step: the attention of one batch; in `forward_backward` also the gradients of q, k and v, by `vjp`."""
@@ -62,9 +79,15 @@ def build_workload(framework: JaxFramework, case: Case, problem: Attention, data
     def put(batch: Arrays) -> tuple[Any, ...]:
         if types.scale:
             return tuple(fp8.scaled(framework.put(value), types, dtype, axis) for value, axis in p.by_head(batch))
-        return tuple(framework.put(batch[name], dtype) for name in INPUTS[case.mode])
+        inputs = [batch[name] for name in INPUTS[case.mode]]
+        if p.depth and p.impl != "fused":
+            inputs[1:] = map(by_row, inputs[1:])
+        on_device = tuple(framework.put(value, dtype) for value in inputs)
+        return (*on_device, position) if p.depth else on_device
 
-    function = jax.jit(scaled_forward if types.scale else step_function(p, case.mode, kernel))
+    position = framework.put(np.asarray(p.depth, np.int32))
+    of_sequences = scaled_forward if types.scale else step_function(p, case.mode, kernel)
+    function = jax.jit(cached_function(p.impl, kernel) if p.depth else of_sequences)
     batches = cycle([put(batch) for batch in data.batches])
 
     def step() -> tuple[Array, ...]:
@@ -74,7 +97,7 @@ def build_workload(framework: JaxFramework, case: Case, problem: Attention, data
         return {name: np.asarray(value, np.float64) for name, value in zip(OUTPUTS, result, strict=False)}
 
     recomputes = case.mode == "forward_backward" and recomputes_scores(p.impl, kernel)
-    recomputed_flops = product_flops(p.batch_size, p.heads, p.seq_len, p.head_dim) if recomputes else 0
+    recomputed_flops = p.product_flops if recomputes else 0
     return Workload(step, outputs, recomputed_flops)
 
 

@@ -21,11 +21,12 @@ def build_workload(case: Case, problem: Attention, data: Data) -> Workload:
     """Build a step: the attention of one batch."""
     types = PRECISIONS[case.precision]
     dtype = data.batches[0]["q"].dtype.type
-    bias_Tt = causal_bias(problem.seq_len, dtype) if problem.causal else None
+    bias_Tt = causal_bias(problem.seq_len, dtype) if problem.causal and not problem.depth else None
 
     def step(_: Arrays, batch: Arrays, __: Mode) -> Arrays:
         if types.is_emulated:
             return {"out": problem.scaled_output(batch, types, np.float32)}
-        return {"out": attend(batch["q"], batch["k"], batch["v"], impl=problem.impl, bias_Tt=bias_Tt)[0]}
+        k_BtKD, v_BtKD = (batch[name][:, : problem.keys] for name in ("k", "v"))
+        return {"out": attend(batch["q"], k_BtKD, v_BtKD, impl=problem.impl, bias_Tt=bias_Tt)[0]}
 
     return workload(case, data, step)

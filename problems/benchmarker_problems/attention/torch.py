@@ -12,7 +12,7 @@ from torch import Tensor
 
 from benchmarker import FLOATS, PRECISIONS, Arrays, Case, Data, Mode, Precision, Support, UserError, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
-from benchmarker_problems.attention import INPUTS, NOT_SCALED, OUTPUTS, Attention, product_flops
+from benchmarker_problems.attention import INPUTS, NOT_SCALED, OUTPUTS, Attention, by_row
 from benchmarker_problems.fp8 import SCALED
 from benchmarker_problems.fp8 import torch as fp8
 from benchmarker_problems.layers import Impl
@@ -33,16 +33,26 @@ def build_workload(framework: TorchFramework, case: Case, problem: Attention, da
     dtype = DTYPES[types.parameter]
     if types.scale and case.compile:
         raise UserError("compiled, fp8 is multiplied by columns of V alone, which are not stored so; omit --compile")
-    bias_Tt = causal_bias(p.seq_len, torch.float32 if types.scale else dtype, device) if p.causal else None
 
     def put(batch: Arrays) -> tuple[Any, ...]:
+        if p.depth:
+            stored = (batch["q"], by_row(batch["k"]), by_row(batch["v"]))
+            return tuple(framework.put(value, dtype) for value in stored)
         if types.scale:
             return tuple(fp8.scaled(framework.put(value), types, dtype, axis) for value, axis in p.by_head(batch))
         return tuple(framework.put(batch[name], dtype) for name in INPUTS[case.mode])
 
     batches = cycle([put(batch) for batch in data.batches])
-    function = partial(attend_scaled, types=types) if types.scale else partial(attend, impl=p.impl)
-    attention = framework.compiled(partial(function, bias_Tt=bias_Tt), case.compile)
+    function: Callable[..., Tensor]
+    if p.depth:
+        bias_11S = torch.zeros((1, 1, p.seq_len), dtype=dtype, device=device)
+        bias_11S[..., p.keys :] = -torch.inf
+        function = partial(attend_to_rows, bias_R1S=bias_11S, impl=p.impl, rows=lambda each: each)
+    else:
+        attending = partial(attend_scaled, types=types) if types.scale else partial(attend, impl=p.impl)
+        bias_dtype = torch.float32 if types.scale else dtype
+        function = partial(attending, bias_Tt=causal_bias(p.seq_len, bias_dtype, device) if p.causal else None)
+    attention = framework.compiled(function, case.compile)
 
     def forward() -> tuple[Tensor, ...]:
         with torch.inference_mode():
@@ -59,7 +69,7 @@ def build_workload(framework: TorchFramework, case: Case, problem: Attention, da
 
     backward = case.mode == "forward_backward"
     recomputes = backward and recomputes_scores(p.impl, p.causal, p.head_dim, dtype, device)
-    recomputed_flops = product_flops(p.batch_size, p.heads, p.seq_len, p.head_dim) if recomputes else 0
+    recomputed_flops = p.product_flops if recomputes else 0
     return Workload(forward_backward if backward else forward, outputs, recomputed_flops)
 
 

@@ -152,7 +152,8 @@ class LanguageModel(Transformer, Divides, Generation):
         width = 2 * self.kv_heads * self.head_dim
         written = () if self.phase == "none" else (Moved("cache_write", width, width, width),)
         heads = self.n_head, self.kv_heads, self.head_dim
-        attention = Attention(self.impl, *heads, each.tokens, each.keys, causal=True, cached=each.tokens == 1)
+        cached, room = each.tokens == 1, None if self.kv_cache == "paged" else self.seq_len
+        attention = Attention(self.impl, *heads, each.tokens, each.keys, causal=True, cached=cached, room=room)
         return *written, attention
 
     def cost(self, mode: Mode, precision: str) -> Cost:

@@ -299,7 +299,8 @@ class Rope(Layer):
 class Attention(Layer):
     """Attention of queries, keys and values that lie side by side in the last axis; several queries may share a key.
 
-    `tokens` of each sequence attend to `keys` positions in the mean, of which the first are in a cache (`cached`).
+    `tokens` of each sequence attend to `keys` positions in the mean, of which the first are in a cache (`cached`) that
+    has `room` for so many positions, unless it is in pages.
     """
 
     impl: Impl
@@ -310,6 +311,7 @@ class Attention(Layer):
     keys: float
     causal: bool = False
     cached: bool = False
+    room: int | None = None
 
     def parts(self, at: RowWork) -> Mapping[str, Work]:
         """Return the two products and the softmax, or one scope if they are fused."""
@@ -327,32 +329,26 @@ class Attention(Layer):
         }
 
     def pieces(self, rows: int) -> Iterable[Piece]:
-        """Return the attention of whole sequences in which each query has keys of its own."""
-        if self.cached or self.kv_heads != self.heads or self.keys != self.tokens:
-            return []
-        shape = {"batch_size": rows // self.tokens, "seq_len": self.tokens, "head_dim": self.head_dim}
-        options = {**shape, "heads": self.heads, "causal": self.causal, "impl": self.impl}
+        """Return the attention of whole sequences, or to the mean position of a cache that is not in pages."""
+        lengths = {"seq_len": self.tokens}
+        if self.cached:
+            if self.room is None:
+                return []
+            lengths = {"seq_len": self.room, "depth": round(self.keys) - 1}
+        heads = {"heads": self.heads, "kv_heads": self.kv_heads, "head_dim": self.head_dim}
+        options = {"batch_size": rows // self.tokens, **heads, **lengths, "causal": self.causal, "impl": self.impl}
         return [Piece(tuple(self.parts(RowWork(rows, "fp32", backward=False))), "attention", options)]
 
     def forward(self, x: np.ndarray, weights: Weights) -> tuple[np.ndarray, Pullback]:
         """Return the heads, [B, T, C], of [B, T, E]."""
         batch_size, seq_len, _ = x.shape
         by_head = (batch_size, seq_len, -1, self.head_dim)
-        group = self.heads // self.kv_heads
         q_BTHD, k_BTKD, v_BTKD = np.split(x.reshape(by_head), [self.heads, self.heads + self.kv_heads], axis=2)
-        k_BTHD, v_BTHD = (np.repeat(of_K, group, axis=2) if group > 1 else of_K for of_K in (k_BTKD, v_BTKD))
         bias_TT = causal_mask(seq_len, x.dtype.name) if self.causal else None
-        out_BTHD, attend_pullback = attend(q_BTHD, k_BTHD, v_BTHD, impl=self.impl, bias_Tt=bias_TT)
-
-        def of_group(d_BTHD: np.ndarray) -> np.ndarray:
-            if group == 1:
-                return d_BTHD
-            total_BTKD: np.ndarray = d_BTHD.reshape(batch_size, seq_len, self.kv_heads, group, -1).sum(axis=3)
-            return total_BTKD
+        out_BTHD, attend_pullback = attend(q_BTHD, k_BTKD, v_BTKD, impl=self.impl, bias_Tt=bias_TT)
 
         def pullback(d_out_BTC: np.ndarray) -> tuple[np.ndarray, Gradients]:
-            d_q_BTHD, d_k_BTHD, d_v_BTHD = attend_pullback(d_out_BTC.reshape(by_head))
-            d_BTED = np.concatenate([d_q_BTHD, of_group(d_k_BTHD), of_group(d_v_BTHD)], axis=2)
+            d_BTED = np.concatenate(attend_pullback(d_out_BTC.reshape(by_head)), axis=2)
             return d_BTED.reshape(x.shape), {}
 
         return out_BTHD.reshape(batch_size, seq_len, -1), pullback

@@ -164,9 +164,14 @@ def causal_bias(seq_len: int, dtype: type[np.floating]) -> np.ndarray:
 
 
 def attend(
-    q_BTHD: np.ndarray, k_BtHD: np.ndarray, v_BtHD: np.ndarray, *, impl: Impl, bias_Tt: np.ndarray | None
+    q_BTHD: np.ndarray, k_BtKD: np.ndarray, v_BtKD: np.ndarray, *, impl: Impl, bias_Tt: np.ndarray | None
 ) -> tuple[np.ndarray, OfAttention]:
-    """Compute attention in the type of its arguments, and the function from its output's gradient to theirs."""
+    """Compute attention in the type of its arguments, and the function from its output's gradient to theirs.
+
+    K and V may have fewer heads, each for a group of consecutive query heads.
+    """
+    kv_heads, group = k_BtKD.shape[2], q_BTHD.shape[2] // k_BtKD.shape[2]
+    k_BtHD, v_BtHD = (np.repeat(of_K, group, axis=2) if group > 1 else of_K for of_K in (k_BtKD, v_BtKD))
     scale = q_BTHD.dtype.type(q_BTHD.shape[-1] ** -0.5)
     if impl == "einsum":
         scores_BHTt = np.einsum("BTHD,BtHD->BHTt", q_BTHD * scale, k_BtHD)
@@ -188,9 +193,15 @@ def attend(
         d_scores_BHTt = weights_BHTt * (d_weights_BHTt - carried_BHT1) * scale
         return (
             np.einsum("BHTt,BtHD->BTHD", d_scores_BHTt, k_BtHD),
-            np.einsum("BHTt,BTHD->BtHD", d_scores_BHTt, q_BTHD),
-            np.einsum("BHTt,BTHD->BtHD", weights_BHTt, d_out_BTHD),
+            of_groups(np.einsum("BHTt,BTHD->BtHD", d_scores_BHTt, q_BTHD)),
+            of_groups(np.einsum("BHTt,BTHD->BtHD", weights_BHTt, d_out_BTHD)),
         )
+
+    def of_groups(d_BtHD: np.ndarray) -> np.ndarray:
+        if group == 1:
+            return d_BtHD
+        total_BtKD: np.ndarray = d_BtHD.reshape(*d_BtHD.shape[:2], kv_heads, group, -1).sum(axis=3)
+        return total_BtKD
 
     return out_BTHD, pullback
 
