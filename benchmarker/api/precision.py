@@ -31,6 +31,11 @@ class Precision:
 
     Or a block of these: of 32 numbers, as in the microscaling formats (`mx`), or of 16, as in NVFP4 (`nv`).
     """
+    quantizes: bool = False
+    """Whether products with weights alone are computed in `compute`, all else in `parameter`.
+
+    Weights are quantised beforehand, and what they are multiplied with in each step.
+    """
 
     @property
     def is_emulated(self) -> bool:
@@ -43,14 +48,19 @@ class Precision:
         return max(self.parameter, self.compute, key=lambda name: UNIT_ROUNDOFF[name])
 
     @property
+    def result(self) -> str:
+        """The type of results: that of the factors, or of the weights if nothing but products is in a shorter one."""
+        return self.parameter if self.compute == "tf32" or self.quantizes else self.compute
+
+    @property
     def parameter_bytes(self) -> int:
         """Whole bytes that hold one weight or input."""
         return ceil(ITEM_BYTES[self.parameter])
 
     @property
     def compute_bytes(self) -> int:
-        """Whole bytes that hold one factor of a matrix product."""
-        return ceil(ITEM_BYTES[self.compute])
+        """Whole bytes that hold one number between products."""
+        return ceil(ITEM_BYTES[self.result])
 
     @property
     def is_mixed(self) -> bool:
@@ -118,12 +128,15 @@ PRECISIONS = {
         Precision("nvfp4", "fp4_e2m1", "fp4_e2m1", "fp32", scale="nv"),
         Precision("int8", "int8", "int8", "int32"),
         *(Precision(f"fp64_int8x{count}", "fp64", "int8", "fp64", slices=count) for count in range(6, 11)),
+        Precision("int8_dynamic", "fp32", "int8", "fp32", quantizes=True),
         Precision("mixed_bf16", "fp32", "bf16", "fp32"),
         Precision("mixed_fp16", "fp32", "fp16", "fp32"),
     )
 }
 FLOATS = tuple(
-    name for name, types in PRECISIONS.items() if types.bound and not (types.is_mixed or types.slices or types.scale)
+    name
+    for name, types in PRECISIONS.items()
+    if types.bound and not (types.is_mixed or types.slices or types.scale or types.quantizes)
 )
 """Precisions of one floating-point type; tf32 is that of products only, whose factors are stored in fp32."""
 STORED_FLOATS = tuple(name for name in FLOATS if PRECISIONS[name].parameter == name)

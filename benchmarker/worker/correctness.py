@@ -19,7 +19,7 @@ from benchmarker.api.case import Case
 from benchmarker.api.precision import PRECISIONS
 from benchmarker.api.problem import Data, Generates, Problem, Workload
 from benchmarker.records.record import Check, Componentwise
-from benchmarker.worker.rounding import result_type, rounded, to_type
+from benchmarker.worker.rounding import rounded, to_type
 
 REFERENCE = "reference"
 Outputs = Mapping[str, np.ndarray]
@@ -247,7 +247,7 @@ def bounds_of(
     errors: defaultdict[str, float] = defaultdict(float)
     for step, (outputs, expected) in enumerate(zip(reference(rounded(data, types)), exact_steps, strict=True)):
         for name, exact in expected.items():
-            value = to_type(_whole(outputs[name]), result_type(types))
+            value = to_type(_whole(outputs[name]), types.result)
             error = componentwise_error(value, exact, sums[step][name]) if sums else relative_error(value, exact)
             for kind in ("", _kind(name, exact)):
                 errors[kind] = max(errors[kind], error)

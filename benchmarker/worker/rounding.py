@@ -3,12 +3,13 @@
 The reference of a problem is NumPy code. Given `rounded` data, it computes as an implementation does that keeps nothing
 in a longer type than it must: weights, inputs, the factors of a product and the result of every operation are rounded.
 Sums within an operation are not, since those of implementations have a much longer type. Exponents have no limits, as
-implementations scale what would leave the range of fp16.
+implementations scale what would leave the range of fp16. Factors in int8 have one scale each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from math import log2
 from typing import Any
 
@@ -30,7 +31,11 @@ def rounded(data: Data, types: Precision) -> Data:
             for name, value in arrays.items()
         }
 
-    return Data(stored(data.weights), tuple(map(stored, data.batches)))
+    weights = stored(data.weights)
+    for value in weights.values():
+        if isinstance(value, Rounded):
+            value.is_weight = True
+    return Data(weights, tuple(map(stored, data.batches)))
 
 
 def to_type(values: np.ndarray, name: str) -> np.ndarray:
@@ -47,9 +52,14 @@ def to_type(values: np.ndarray, name: str) -> np.ndarray:
     return (bits >> dropped << dropped).view(values.dtype).reshape(values.shape)
 
 
-def result_type(types: Precision) -> str:
-    """Return the type of results: that of the factors, or of the weights for tf32, in which nothing is stored."""
-    return types.parameter if types.compute == "tf32" else types.compute
+def quantized(values: np.ndarray) -> np.ndarray:
+    """Round to the nearest multiple of a 127th of the largest magnitude: int8 with one scale and no zero point.
+
+    No step is longer than this one: scales of single outputs are at most as large, and between the smallest and the
+    largest number, 255 steps as of ONNX's DynamicQuantizeLinear (operators, version 11) take at most as long ones.
+    """
+    scale = np.max(np.abs(values), initial=0.0) / 127
+    return np.rint(values / scale) * scale if scale else values
 
 
 class Rounded(np.ndarray):
@@ -61,6 +71,7 @@ class Rounded(np.ndarray):
 
     types: Precision
     stored: str
+    is_weight = False
 
     def __new__(cls, values: np.ndarray, types: Precision, stored: str) -> Rounded:
         """Round the values to the type in which they are stored."""
@@ -71,7 +82,7 @@ class Rounded(np.ndarray):
     def __array_finalize__(self, source: Any) -> None:
         """Let views have the types of what they show."""
         if isinstance(source, Rounded):
-            self.types, self.stored = source.types, source.stored
+            self.types, self.stored, self.is_weight = source.types, source.stored, source.is_weight
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         """Apply an elementwise function, a sum, or a product of matrices, and round what it gives."""
@@ -85,7 +96,7 @@ class Rounded(np.ndarray):
             return self._wrapped(result)
         for target in written:
             values = _plain(target)
-            values[...] = to_type(values, target.stored if isinstance(target, Rounded) else result_type(self.types))
+            values[...] = to_type(values, target.stored if isinstance(target, Rounded) else self.types.result)
         return written[0] if method != "at" else None
 
     def __array_function__(self, function: Any, _: Any, args: Any, options: Any) -> Any:
@@ -95,7 +106,7 @@ class Rounded(np.ndarray):
 
     def _accumulated(self, ufunc: np.ufunc, values: Rounded, axis: int = 0) -> Rounded:
         """Apply a function of two to each row along an axis and the result so far, which is rounded, too."""
-        results, name = _plain(values).copy(), result_type(self.types)
+        results, name = _plain(values).copy(), self.types.result
         rows = np.moveaxis(results, axis, 0)
         for number in range(1, len(rows)):
             rows[number] = to_type(ufunc(rows[number - 1], rows[number]), name)
@@ -103,14 +114,16 @@ class Rounded(np.ndarray):
 
     def _arguments(self, function: Any, arguments: Any) -> Any:
         plain = _plain(tuple(arguments))
-        if function not in _PRODUCTS:
+        is_of_weights = any(isinstance(value, Rounded) and value.is_weight for value in arguments)
+        if function not in _PRODUCTS or (self.types.quantizes and not is_of_weights):
             return plain
-        return tuple(to_type(value, self.types.compute) if _is_float64(value) else value for value in plain)
+        to_factor = quantized if self.types.quantizes else partial(to_type, name=self.types.compute)
+        return tuple(to_factor(value) if _is_float64(value) else value for value in plain)
 
     def _wrapped(self, result: Any) -> Any:
         if isinstance(result, list):
             return [self._wrapped(item) for item in result]
-        return Rounded(result, self.types, result_type(self.types)) if _is_float64(result) else result
+        return Rounded(result, self.types, self.types.result) if _is_float64(result) else result
 
 
 def _plain(value: Any) -> Any:

@@ -7,13 +7,15 @@ import numpy as np
 import pytest
 from support.checks import ability_of, checked
 
-from benchmarker import Case
+from benchmarker import Bench, Case, Data
 from benchmarker.api.case import CaseRequest
 from benchmarker.hooks import parameters, registry
 from benchmarker.planning.cases import make_case
 from benchmarker.traces.ingest import Expected, ingest
+from benchmarker.worker.correctness import check
 
 GPT2 = {"n_layer": 2, "d_model": 24, "n_head": 3, "vocab_size": 31, "seq_len": 8, "batch_size": 2}
+VIT = {"n_layer": 2, "d_model": 24, "n_head": 3, "patch_size": 2, "image_size": 8, "classes": 10, "batch_size": 4}
 
 
 def case_of(framework: str, precision: str = "fp32", problem: str = "gpt2", **options) -> Case:
@@ -31,6 +33,37 @@ def test_openvino_computes_in_bf16_only_when_asked():
         assert checks["inference"].ok
         errors[precision] = checks["inference"].error
     assert errors["fp32"] < 1e-6 < 1e-4 < errors["mixed_bf16"]
+
+
+@pytest.mark.parametrize(("problem", "options"), [("gpt2", GPT2), ("vit", VIT)])
+def test_products_of_int8_are_within_the_error_of_quantising_and_those_of_int4_are_not(problem, options):
+    if "int8_dynamic" not in ability_of(problem, "onnxruntime").info.devices[0].precisions:
+        pytest.skip("this processor has no products of int8 that do not saturate")
+    bench = Bench(case_of("onnxruntime", "int8_dynamic", problem, **options))
+    data = bench.data(bench.problem, 1)
+    right = check(bench.build(bench.problem, data), data, bench.problem, bench.case)
+    assert right.ok
+    assert right.error > 1e-3
+    in_int4 = {
+        name: quantized_to(7, value) if name.endswith(".kernel") else value for name, value in data.weights.items()
+    }
+    wrong = check(bench.build(bench.problem, Data(in_int4, data.batches)), data, bench.problem, bench.case)
+    assert not wrong.ok
+
+
+def test_quantised_kernels_are_counted_as_bytes_and_their_scales_as_fp32():
+    problem = parameters.convert(registry.problem("gpt2"), case_of("onnxruntime").params)
+    outputs = 2 * (3 * 24 + 24 + 4 * 24 + 24)
+    kernels = 2 * (24 * 3 * 24 + 24 * 24 + 2 * 24 * 4 * 24)
+    assert problem.weight_bytes("int8_dynamic") == problem.weight_bytes("fp32") - 3 * kernels + 4 * outputs
+    head, quantized_head = (problem.parts("inference", precision)["lm_head"] for precision in ("fp32", "int8_dynamic"))
+    assert head.bytes - quantized_head.bytes == 3 * 31 * 24 - 4 * 31
+    assert head.flops == quantized_head.flops
+
+
+def quantized_to(largest, kernel):
+    scale = np.abs(kernel).max() / largest
+    return (np.rint(kernel / scale) * scale).astype(np.float32)
 
 
 def test_a_step_is_profiled_by_node_with_the_scopes_of_the_model(tmp_path):

@@ -67,7 +67,9 @@ DTYPES = {
     "int4": jnp.int4,
 }
 """The JAX type of each type's name in `benchmarker.Precision`."""
-_SUPPORTED = tuple(name for name, types in PRECISIONS.items() if types.compute in DTYPES and not types.is_emulated)
+_SUPPORTED = tuple(
+    name for name, types in PRECISIONS.items() if types.compute in DTYPES and not (types.is_emulated or types.quantizes)
+)
 _WITHOUT_TF32 = tuple(name for name in _SUPPORTED if name != "tf32")
 
 

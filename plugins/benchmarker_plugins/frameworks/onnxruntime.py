@@ -1,6 +1,7 @@
 """ONNX Runtime on the CPU, with models exported from PyTorch."""
 
 import json
+import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import accumulate, groupby
@@ -11,9 +12,10 @@ from typing import Any
 import onnx
 import onnxruntime
 import torch
+from onnxruntime.quantization import QuantType, quantize_dynamic
 from torch import Tensor
 
-from benchmarker import Device, Framework, FrameworkInfo, Profiling, StepMarker, UserError, hookimpl
+from benchmarker import PRECISIONS, Device, Framework, FrameworkInfo, Profiling, StepMarker, UserError, hookimpl
 from benchmarker_plugins.frameworks.exporting import ExportingFramework, Run, exporters
 from benchmarker_plugins.frameworks.torch import Entered
 
@@ -28,11 +30,16 @@ _OF_BLOCKS = "_nchwc"
 
 @hookimpl
 def describe_framework() -> FrameworkInfo:
-    """Describe ONNX Runtime on the CPU; it has no products in bf16 there."""
+    """Describe ONNX Runtime on the CPU; it has no products in bf16 there.
+
+    Products of int8 saturate on x86 processors that cannot add four of them at once (VNNI).
+    """
+    is_exact = platform.machine() != "x86_64" or torch.cpu._is_vnni_supported()
+    precisions = ("fp32", "int8_dynamic") if is_exact else ("fp32",)
     return FrameworkInfo(
         name="onnxruntime",
         version=onnxruntime.__version__,
-        devices=(Device("cpu", f"CPU (ONNX Runtime {PROVIDER})", ("fp32",), count=None),),
+        devices=(Device("cpu", f"CPU (ONNX Runtime {PROVIDER})", precisions, count=None),),
         compile="always",
         libraries={"onnxruntime": onnxruntime.__version__, **exporters()},
         variables=("OMP_NUM_THREADS",),
@@ -41,24 +48,41 @@ def describe_framework() -> FrameworkInfo:
 
 
 @hookimpl
-def make_framework(threads: int | None, profiling: Profiling) -> Framework:
+def make_framework(precision: str, threads: int | None, profiling: Profiling) -> Framework:
     """Open ONNX Runtime with so many threads, by default as many as PyTorch would have."""
     if threads is not None:
         torch.set_num_threads(threads)
-    return OnnxRuntime(torch.get_num_threads(), is_profiled=profiling != "no")
+    return OnnxRuntime(
+        torch.get_num_threads(), quantizes=PRECISIONS[precision].quantizes, is_profiled=profiling != "no"
+    )
 
 
 class OnnxRuntime(ExportingFramework):
-    """Sessions of ONNX Runtime, with all of its optimisations of graphs."""
+    """Sessions of ONNX Runtime, with all of its optimisations of graphs; if it `quantizes`, of quantised models."""
 
-    def __init__(self, threads: int, *, is_profiled: bool) -> None:
+    def __init__(self, threads: int, *, quantizes: bool, is_profiled: bool) -> None:
         super().__init__(threads)
+        self.quantizes = quantizes
         self.folder = TemporaryDirectory() if is_profiled else None
         self.session: Any = None
         self.scopes: Mapping[str, Sequence[Entered | None]] = {}
 
     def load(self, model: Path, scopes: Mapping[str, Entered]) -> tuple[int, Run]:
-        """Load a model into a session."""
+        """Load a model into a session.
+
+        A quantised one has weights in int8 with a scale for each output, and quantises what it multiplies with them
+        to 8 bits, with a scale and a zero point for each tensor.
+        """
+        if self.quantizes:
+            model, full = model.with_name("quantized.onnx"), model
+            quantize_dynamic(
+                full,
+                model,
+                op_types_to_quantize=["MatMul"],
+                per_channel=True,
+                weight_type=QuantType.QInt8,
+                use_external_data_format=True,
+            )
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = self.own_threads
         options.log_severity_level = _ERRORS_ONLY
@@ -83,8 +107,9 @@ class OnnxRuntime(ExportingFramework):
         return len(names), run
 
     def settings(self) -> Mapping[str, str]:
-        """Return which optimisations of graphs a session makes; products are in the type of their inputs."""
-        return {"graph_optimization_level": str(onnxruntime.SessionOptions().graph_optimization_level)}
+        """Return how a session optimises graphs, and whether products of weights are in int8; others are in fp32."""
+        level = onnxruntime.SessionOptions().graph_optimization_level
+        return {"graph_optimization_level": str(level), "quantize_dynamic": str(self.quantizes)}
 
     @contextmanager
     def profile(self, folder: Path) -> Iterator[StepMarker]:

@@ -76,7 +76,9 @@ DTYPES = {
     "int8": torch.int8,
 }
 """The PyTorch type of each type's name in `benchmarker.Precision`."""
-_SUPPORTED = tuple(name for name, types in PRECISIONS.items() if types.compute in DTYPES and not types.is_emulated)
+_SUPPORTED = tuple(
+    name for name, types in PRECISIONS.items() if types.compute in DTYPES and not (types.is_emulated or types.quantizes)
+)
 _ON_CPU = tuple(name for name in _SUPPORTED if name != "tf32")
 
 

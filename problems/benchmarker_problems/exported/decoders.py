@@ -8,4 +8,4 @@ from benchmarker_problems.exported import build_workload as build_workload
 def describe_workload() -> Support:
     """Return the types of weights and of products: a cache, and quantised weights, are not exported."""
     choices = {"phase": ("none",), "weight_type": ("full",)}
-    return Support({"inference": ("fp32", "bf16", "mixed_bf16")}, choices)
+    return Support({"inference": ("fp32", "bf16", "int8_dynamic", "mixed_bf16")}, choices)

@@ -12,6 +12,7 @@ from benchmarker_problems.layers import Shapes, size_of
 from benchmarker_problems.layers.model import Model
 from benchmarker_problems.layers.reference import Gradients, Weights, cross_entropy
 from benchmarker_problems.layers.work import added, times, update
+from benchmarker_problems.quantization import weight_bytes
 from benchmarker_problems.steps import ADAMW, AdamW, Sgd, is_statistic
 from benchmarker_problems.steps.reference import Batch, steps
 
@@ -90,6 +91,10 @@ class Layered(HasParameters):
         """Return how often a step moves bytes of the size of the weights."""
         return {"inference": 1, "forward_backward": 2, "training": self.optimizer().WEIGHTS_MOVED}[mode]
 
+    def weight_bytes(self, precision: str) -> int:
+        """Return the bytes of the trained parameters as they are stored."""
+        return weight_bytes(self._trained(), "full", precision)
+
     def refuse(self, mode: Mode) -> None:
         """Refuse in inference what concerns the backward pass."""
         if mode != "inference":
@@ -106,7 +111,10 @@ class Layered(HasParameters):
 
     def parameter_count(self) -> int:
         """Return the number of weights; what two layers share counts once, and running statistics are no weights."""
-        return size_of({name: shape for name, shape in self.weight_shapes().items() if not is_statistic(name)})
+        return size_of(self._trained())
+
+    def _trained(self) -> Shapes:
+        return {name: shape for name, shape in self.weight_shapes().items() if not is_statistic(name)}
 
     def recomputed_flops(self, *, scores: bool, kept: tuple[str, ...] = ()) -> int:
         """Return the FLOPs that a backward pass repeats in the blocks, but for products that are `kept`.

@@ -50,7 +50,7 @@ class RowWork:
 
     def first_linear(self, inputs: int, outputs: int) -> Work:
         """Return the work of a product of a batch's data with weights: the data needs no gradient."""
-        flops, weight_bytes = 2 * self.rows * inputs * outputs, inputs * outputs * self.weight_bytes
+        flops, weight_bytes = 2 * self.rows * inputs * outputs, self.kernel_bytes(inputs, outputs)
         moved = self.rows * (inputs + outputs) * self.item_bytes + weight_bytes
         return Work(flops, moved, weight_bytes) * (1 + self.backward)
 

@@ -85,8 +85,10 @@ def dequantized(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def kernel_bytes(shape: tuple[int, ...], weight_type: WeightType, precision: str) -> int:
-    """Return the bytes of a kernel [..., I, O] as it is stored: integers, and scales of the precision's type."""
-    item_bytes, size = PRECISIONS[precision].parameter_bytes, math.prod(shape)
+    """Return the bytes of a kernel [..., I, O] as a product reads it: integers, and scales of the precision's type."""
+    types, size = PRECISIONS[precision], math.prod(shape)
+    item_bytes = types.parameter_bytes
+    weight_type = "int8" if types.quantizes else weight_type
     if weight_type == "full":
         return size * item_bytes
     scales = math.prod(scale_shape(shape, weight_type))
@@ -95,6 +97,8 @@ def kernel_bytes(shape: tuple[int, ...], weight_type: WeightType, precision: str
 
 def weight_bytes(shapes: Shapes, weight_type: WeightType, precision: str) -> int:
     """Return the bytes of all weights of a model as they are stored."""
+    item_bytes = PRECISIONS[precision].parameter_bytes
     return sum(
-        kernel_bytes(shape, weight_type if is_quantized(name) else "full", precision) for name, shape in shapes.items()
+        kernel_bytes(shape, weight_type, precision) if is_quantized(name) else math.prod(shape) * item_bytes
+        for name, shape in shapes.items()
     )

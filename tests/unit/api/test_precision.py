@@ -50,6 +50,7 @@ def test_two_int4_share_a_byte():
         ("nvfp4", "fp4_e2m1"),
         ("int8", "int8"),
         ("fp64_int8x8", "int8"),
+        ("int8_dynamic", "int8"),
         ("mixed_bf16", "bf16"),
         ("mixed_fp16", "fp16"),
     ],
@@ -66,11 +67,17 @@ def test_bounds_are_those_of_the_sums():
     assert PRECISIONS["fp8_e4m3"].bound == PRECISIONS["fp32"].bound
 
 
+def test_between_quantised_products_is_what_is_not_quantised():
+    types = PRECISIONS["int8_dynamic"]
+    assert (types.result, types.compute_bytes, types.bound) == ("fp32", 4, PRECISIONS["fp32"].bound)
+
+
 def test_a_precision_is_short_if_what_is_summed_is_rounded_to_less():
     assert {name for name, types in PRECISIONS.items() if types.is_short} == {
         "tf32",
         "bf16",
         "fp16",
+        "int8_dynamic",
         "mixed_bf16",
         "mixed_fp16",
         *("fp8_e4m3", "fp8_e5m2", "fp8_e4m3_row", "fp8_e5m2_row"),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarker import PRECISIONS, Data
-from benchmarker.worker.rounding import Rounded, result_type, rounded, to_type
+from benchmarker.worker.rounding import Rounded, quantized, rounded, to_type
 
 VALUES = np.random.default_rng(0).standard_normal(1000) * 10.0 ** np.arange(-1, 4).repeat(200)
 
@@ -91,7 +91,25 @@ def test_the_factors_of_a_product_have_their_own_type():
         assert np.asarray(np.ones((1, 1)) @ data.weights["w"]).item() == product
     types = PRECISIONS["tf32"]
     assert np.asarray(Rounded(weights, types, "fp32") * 1.0).item() == 1 + 2**-12
-    assert (result_type(types), result_type(PRECISIONS["mixed_bf16"])) == ("fp32", "bf16")
+    assert (types.result, PRECISIONS["mixed_bf16"].result) == ("fp32", "bf16")
+
+
+def test_quantised_values_are_127_steps_on_each_side():
+    values = np.array([-2.54, 0.009, 0.011, 1.0])
+    np.testing.assert_allclose(quantized(values), [-2.54, 0, 0.02, 1.0], rtol=0, atol=1e-15)
+    np.testing.assert_array_equal(quantized(np.zeros(2)), np.zeros(2))
+
+
+def test_only_products_of_weights_are_quantised():
+    """Weights may be transposed; results, other inputs, and products of inputs are those of fp32."""
+    kernel, x = (VALUES[place : place + 100].reshape(10, 10).astype(np.float32) for place in (0, 100))
+    data = rounded(Data({"kernel": kernel}, ({"x": x},)), PRECISIONS["int8_dynamic"])
+    kernel_II, x_II = data.weights["kernel"].astype(np.float64), data.batches[0]["x"].astype(np.float64)
+    exact = quantized(x.astype(np.float64)) @ quantized(kernel.T.astype(np.float64))
+    np.testing.assert_array_equal(np.asarray(x_II @ kernel_II.T), to_type(exact, "fp32"))
+    for others in (x_II, x_II @ kernel_II, kernel_II * 2.0):
+        plain = np.asarray(others)
+        np.testing.assert_array_equal(np.asarray(others @ others), to_type(plain @ plain, "fp32"))
 
 
 def test_integers_stay_as_they_are():
