@@ -4,6 +4,7 @@ import re
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import numpy as np
@@ -154,6 +155,18 @@ def test_layouts_of_fp8_that_cannot_be_compiled_are_refused(problem, options):
     data = drawn(size, "fp8_e4m3", 0, 1)
     with pytest.raises(UserError, match="omit --compile"):
         hooks.build_workload(framework=opened("torch"), problem=size, case=case, data=data)
+
+
+@pytest.mark.parametrize("precision", ["int8", "fp64_int8x8"])
+@pytest.mark.parametrize("size", [{"m": 16}, {"n": 20}, {"k": 20}])
+def test_sizes_that_cublas_does_not_take_are_refused(precision, size):
+    torch = pytest.importorskip("torch")
+    case = Case(problem="gemm", framework="torch", device="cuda", params={}, precision=precision)
+    hooks = registry.load(["workload.gemm.torch"]).hook
+    on_gpu = SimpleNamespace(device=torch.device("cuda"))
+    problem = GEMM(**size)
+    with pytest.raises(UserError, match=f"m={problem.m}, n={problem.n}, k={problem.k} are not"):
+        hooks.build_workload(framework=on_gpu, problem=problem, case=case, data=None)
 
 
 def test_scales_by_row_are_better_where_rows_differ():

@@ -281,3 +281,62 @@ def test_compiled_steps_of_pytorch_are_right(command, name):
     words = ("--framework=torch", f"--problem={name}", "--phase=decode", "--weight-type=int8", "--precision=bf16")
     done = command("check", *words, "--compile", "--json")
     assert json.loads(done.stdout)["ok"], done.stdout
+
+
+@pytest.mark.parametrize("experts", [(), (3,)])
+def test_what_is_given_to_kernels_of_cuda_has_the_shapes_that_they_take(monkeypatch, experts):
+    """By the checks that PyTorch makes of calls with tensors that have a device but no numbers."""
+    torch = pytest.importorskip("torch")
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    from benchmarker_problems.quantization.torch import Quantized
+
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 0))
+    shape = (*experts, 96, 61)
+    with FakeTensorMode(), torch.device("cuda"):
+        for weight_type, groups, packed in (("int8", 1, (61, 96)), ("int4", 3, (8, 3, 32, 1))):
+            module = Quantized(weight_type, shape)
+            scale = torch.empty(*experts, groups, 61, dtype=torch.bfloat16)
+            module.load_state_dict({"weight": module.weight, "kernel_scale": scale}, assign=True)
+            assert module.weight.shape == (*experts, *packed)
+            kernel = (module.weight, module.kernel_scale)
+            first = [each.select(0, 0) if experts else each for each in kernel]
+            y = module.product(torch.empty(5, 96, dtype=torch.bfloat16), *first)
+            assert (y.shape, y.dtype) == ((5, 61), torch.bfloat16)
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (7, 5))
+        with pytest.raises(UserError, match=r"need compute capability 8.0, not 7.5; use --weight-type=int8"):
+            Quantized("int4", shape).load_state_dict({"weight": module.weight.new_empty(1), "kernel_scale": scale})
+
+
+def test_two_integers_of_cuda_share_a_byte_as_in_pytorchs_own_tests(monkeypatch):
+    """`_group_quantize_tensor` of torch.testing makes `int_data[:, ::2] << 4 | int_data[:, 1::2]` of them."""
+    torch = pytest.importorskip("torch")
+    from benchmarker_problems.quantization import torch as products
+
+    given = []
+    monkeypatch.setattr(torch, "_convert_weight_to_int4pack", lambda each, tiles: given.append((each, tiles)) or each)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
+    monkeypatch.setattr(torch.Tensor, "is_cuda", True)
+    integers = torch.arange(32, dtype=torch.int32).remainder(16).view(1, 32)
+    products._packed(integers)
+    ((halves, tiles),) = given
+    assert (halves.dtype, tiles) == (torch.uint8, 2)
+    assert halves.tolist() == [[0x01, 0x23, 0x45, 0x67, 0x89, 0xAB, 0xCD, 0xEF] * 2]
+
+
+def test_what_is_refused_on_gpus():
+    pytest.importorskip("torch")
+    from benchmarker_problems.quantization.torch import unsupported
+
+    def is_refused(has_int8, **wanted):
+        rules = unsupported(has_int8)
+        return any(all(wanted.get(name) == value for name, value in rule.items()) for rule in rules)
+
+    for precision in ("fp32", "bf16", "mixed_bf16"):
+        case = {"precision": precision, "device": "cuda"}
+        assert not is_refused(True, weight_type="int8", **case)
+        assert is_refused(False, weight_type="int8", **case)
+        assert is_refused(True, weight_type="int4", **case) == (precision == "fp32")
+        assert is_refused(True, weight_type="int8", precision=precision, device="rocm")
+        assert not is_refused(True, weight_type="full", **case)
+        assert not is_refused(False, weight_type="int4", precision=precision, device="cpu")

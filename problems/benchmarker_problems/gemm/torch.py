@@ -25,6 +25,8 @@ NOT_ON_GPUS = (
 
 With scales by row, PyTorch has results in bf16 alone there.
 """
+LEAST_ROWS, MULTIPLE = 17, 8
+"""What `torch._int_mm` takes on CUDA: rows of A, and of what n and k are multiples (its checks, PyTorch 2.6 to 2.9)."""
 
 
 @hookimpl
@@ -63,6 +65,12 @@ def build_workload(framework: TorchFramework, case: Case, problem: Gemm, data: D
     if types.scale and case.compile and (problem.transpose_a or not problem.transpose_b):
         raise UserError(
             "compiled, fp8 is multiplied by rows of A and columns of B alone: use --transpose-b, or omit --compile"
+        )
+    is_short = problem.m < LEAST_ROWS or problem.n % MULTIPLE or problem.k % MULTIPLE
+    if types.compute == "int8" and framework.device.type == "cuda" and is_short:
+        raise UserError(
+            f"PyTorch multiplies int8 on a GPU only with m of at least {LEAST_ROWS}, and n and k that are multiples of "
+            f"{MULTIPLE}; m={problem.m}, n={problem.n}, k={problem.k} are not"
         )
 
     def put(batch: Arrays) -> tuple[Any, ...]:

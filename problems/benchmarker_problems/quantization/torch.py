@@ -1,28 +1,46 @@
-"""Products with quantised weights in PyTorch, by its own kernels for CPUs: int8pack and int4pack.
+"""Products with quantised weights in PyTorch, by its own kernels: int8pack and int4pack.
 
-They take fp32, bf16 and fp16, and are made for bf16: in the other types they are slower than products with full
-weights. In bf16, int8pack reads beyond a row whose inputs are no multiple of 16; here they are one of 32.
+Those of CPUs take fp32, bf16 and fp16, and are made for bf16: in the other types they are slower than products with
+full weights. In bf16, int8pack reads beyond a row whose inputs are no multiple of 16; here they are one of 32.
+
+Those of CUDA, by PyTorch's source (aten/src/ATen/native/cuda, int8mm.cu and int4mm.cu) and not tried on a GPU yet:
+int8pack, from PyTorch 2.9 on, converts rows to fp32; int4pack takes bf16 alone, on compute capability 8.0 and above.
 
 Shapes: R rows, I inputs, O outputs, G groups of inputs; `...` any axes.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from benchmarker import UserError
 from benchmarker_problems.layers.torch import Linear
 from benchmarker_problems.quantization import GROUP, WeightType, scale_shape
+from benchmarker_problems.steps import DONE
 
-UNSUPPORTED = tuple(
-    {"weight_type": weight_type, **where}
-    for weight_type in ("int8", "int4")
-    for where in ({"precision": "fp64"}, {"device": "cuda"}, {"device": "rocm"})
-)
-"""PyTorch's products with quantised weights here are those of CPUs, which have no fp64."""
+IN_BF16 = ("bf16", "mixed_bf16")
+"""Precisions whose rows are in bf16."""
+
+
+def unsupported(has_int8_on_cuda: bool) -> tuple[Mapping[str, str], ...]:
+    """Return what PyTorch's products with quantised weights do not have: fp64, AMD's GPUs, and int4 of others there."""
+    nowhere = ({"precision": "fp64"}, {"device": "rocm"})
+    others = (name for name in DONE["inference"] if name not in IN_BF16)
+    on_cuda = [{"weight_type": "int4", "device": "cuda", "precision": name} for name in others]
+    if not has_int8_on_cuda:
+        on_cuda.append({"weight_type": "int8", "device": "cuda"})
+    return (*({"weight_type": name, **where} for name in ("int8", "int4") for where in nowhere), *on_cuda)
+
+
+UNSUPPORTED = unsupported(torch._C._dispatch_has_kernel_for_dispatch_key("aten::_weight_int8pack_mm", "CUDA"))
 OUTPUTS = 16
-"""The kernel for int4 takes multiples of so many outputs; others are padded."""
+"""The kernels for int4 take multiples of so many outputs, or of half as many on CUDA; others are padded."""
+INNER_TILES = 2
+"""Tiles of 16 inputs that lie together in weights for int4pack on CUDA: the fewest, for any number of groups."""
+LEAST_CAPABILITY = (8, 0)
 
 
 def linear(weight_type: WeightType, inputs: int, outputs: int, *, bias: bool = True) -> nn.Module:
@@ -53,8 +71,9 @@ class Quantized(nn.Module):
         x_RI, kernel_scale = x_RI.to(dtype), kernel_scale.to(dtype)
         if self.weight_type == "int8":
             return torch._weight_int8pack_mm(x_RI, weight, kernel_scale)
-        y_RO: Tensor = torch.ops.aten._weight_int4pack_mm_for_cpu(x_RI, weight, GROUP, kernel_scale)
-        return y_RO[:, : self.outputs]
+        multiply = torch._weight_int4pack_mm if x_RI.is_cuda else torch.ops.aten._weight_int4pack_mm_for_cpu
+        y_RO: Tensor = multiply(x_RI, weight, GROUP, kernel_scale)
+        return y_RO.narrow(1, 0, self.outputs)
 
 
 def pack(module: Quantized, _: Any) -> None:
@@ -64,12 +83,25 @@ def pack(module: Quantized, _: Any) -> None:
         return
     padding = -module.outputs % OUTPUTS
     integers = F.pad(module.weight.int() + 8, (0, 0, 0, padding))
-    packed = [
-        torch.ops.aten._convert_weight_to_int4pack_for_cpu(each, 1) for each in integers.view(-1, *integers.shape[-2:])
-    ]
+    packed = torch.stack([_packed(each) for each in integers.view(-1, *integers.shape[-2:])])
     scale_GO = F.pad(module.kernel_scale, (0, padding))
-    module.weight = torch.stack(packed).view(*integers.shape[:-1], -1)
+    module.weight = packed.view(*integers.shape[:-2], *packed.shape[1:])
     module.kernel_scale = torch.stack([scale_GO, torch.zeros_like(scale_GO)], dim=-1)
+
+
+def _packed(integers_OI: Tensor) -> Tensor:
+    """Return integers from 0 to 15 in the layout of int4pack on their device."""
+    if not integers_OI.is_cuda:
+        packed: Tensor = torch.ops.aten._convert_weight_to_int4pack_for_cpu(integers_OI, 1)
+        return packed
+    capability = torch.cuda.get_device_capability(integers_OI.device)
+    if capability < LEAST_CAPABILITY:
+        raise UserError(
+            f"int4 weights in PyTorch need compute capability 8.0, not {capability[0]}.{capability[1]}; "
+            "use --weight-type=int8"
+        )
+    first, second = integers_OI.view(len(integers_OI), -1, 2).unbind(2)
+    return torch._convert_weight_to_int4pack((first << 4 | second).to(torch.uint8), INNER_TILES)
 
 
 class QuantizedLinear(Quantized):
