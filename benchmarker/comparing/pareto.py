@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 
-from benchmarker.api.errors import UserError
 from benchmarker.api.precision import PRECISIONS
 from benchmarker.hooks.cases import Configuration
+from benchmarker.hooks.metrics import metric_of
 from benchmarker.records.factors import work
 
 if TYPE_CHECKING:
@@ -61,18 +61,16 @@ def front(groups: Sequence[G], names: Sequence[str], derive: Derive) -> Front[G]
     """Mark the configurations of a work that are Pareto-optimal in the named metrics, each in its better direction.
 
     A configuration dominates another if it is at least as good in every metric and better in one. Medians over trials
-    are compared; their uncertainty is ignored. Raises `UserError` if a metric is unknown.
+    are compared; their uncertainty is ignored.
     """
     measured: list[tuple[G, tuple[float, ...]]] = []
     metrics: tuple[Metric, ...] = ()
     for group in groups:
-        derived = [derive(record) for record in group.ok]
-        if unknown := [name for each in derived for name in names if name not in each]:
-            raise UserError(f"no metric is named {unknown[0]!r}; there are: {', '.join(derived[0])}")
-        columns = [[value for each in derived if (value := each[name].value) is not None] for name in names]
+        derived = [[metric_of(record, name, derive(record)) for record in group.ok] for name in names]
+        columns = [[each.value for each in several if each.value is not None] for several in derived]
         medians = [median(column) for column in columns if column]
         if len(medians) == len(names):
-            metrics = tuple(derived[0][name] for name in names)
+            metrics = tuple(next(each for each in several if each.value is not None) for several in derived)
             measured.append((group, tuple(medians)))
     signs = [1 if metric.better == "higher" else -1 for metric in metrics]
     scores = [tuple(sign * value for sign, value in zip(signs, values, strict=True)) for _, values in measured]

@@ -17,6 +17,7 @@ import numpy as np
 
 from benchmarker.api.program import START_TIME, is_program, mostly_started
 from benchmarker.comparing.results import Method, Rules
+from benchmarker.hooks.metrics import metric_of
 from benchmarker.records.record import Location, location
 from benchmarker.records.step_times import STEP_TIME, step_times
 from benchmarker.stats.shift import Shift, paired, unpaired
@@ -88,9 +89,9 @@ class Sample:
         for record, metrics in found:
             if record.error is not None:
                 continue
-            metric = metrics.get(rules.metric)
-            if metric is None or metric.value is None or metric.value <= 0:
-                self.lacking.append((metric and metric.reason) or "its value is not above 0")
+            metric = metric_of(record, rules.metric, metrics)
+            if metric.value is None or metric.value <= 0:
+                self.lacking.append(metric.reason or "its value is not above 0")
             else:
                 low_noise = metrics[LOW_NOISE].value if LOW_NOISE in metrics else None
                 self.trials.append(Trial(record, math.log(metric.value), math.log(low_noise or math.nan)))

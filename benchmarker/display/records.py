@@ -18,6 +18,7 @@ from benchmarker.display.machine import machine_rows
 from benchmarker.display.result import Part, Text
 from benchmarker.formatting import clean, count, si
 from benchmarker.hooks.launchers import named
+from benchmarker.hooks.metrics import refuse_unknown
 from benchmarker.hooks.names import name as name_of
 from benchmarker.machine import description
 from benchmarker.records.factors import factors_of, label
@@ -62,7 +63,7 @@ def cases_output(
     """
     records = [record for group in groups for record in group.records]
     skew = [] if chosen else skewed(records)
-    results.refuse_unknown(chosen, derive(groups[0].records[0]))
+    refuse_unknown(chosen, records, derive)
     cases = case_columns([group.factors for group in groups], wide=wide)
     yield from cases.shared
     measured = results.metrics(
@@ -132,7 +133,7 @@ def trials_output(
     records = sorted((record for group in groups for record in group.records), key=lambda record: record.trial_id)
     records = [record for group in groups for record in group.records]
     skew = [] if chosen else skewed(records)
-    results.refuse_unknown(chosen, derive(records[0]))
+    refuse_unknown(chosen, records, derive)
     cases = case_columns([group.factors for group in groups], wide=wide)
     yield from cases.shared
     case_of = {record.trial_id: at for at, group in enumerate(groups) for record in group.records}

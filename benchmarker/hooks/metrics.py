@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Callable, Collection, ItemsView, Iterable, Iterator, Mapping, Sequence
 from numbers import Real
@@ -44,6 +45,28 @@ def load_metrics(results: Iterable[Path] = ()) -> Derive:
         return metrics
 
     return derive
+
+
+def refuse_unknown(
+    names: Iterable[str], records: Sequence[Record], derive: Derive, also: Collection[str] = (), option: str = ""
+) -> None:
+    """Raise `UserError` with the nearest names if no record has a metric with one of these names.
+
+    Which metrics a record has depends on its problem, and on what was counted. `also` are other names that are good,
+    and `option` is the one that gave the names.
+    """
+    for name in names:
+        if name not in also and not any(name in derive(record) for record in records):
+            known = list(dict.fromkeys([*also, *(each for record in records for each in derive(record))]))
+            near = difflib.get_close_matches(name, known, n=3)
+            hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(known)}"
+            raise UserError(f"{option and f'{option}={name}: '}no metric is named {name!r}; {hint}")
+
+
+def metric_of(record: Record, name: str, metrics: Mapping[str, Metric]) -> Metric:
+    """Return one of the metrics of a record, null with the reason if records like it have no such metric."""
+    none = f"{record.case.problem} has no {name}, or it was not asked for"
+    return metrics.get(name) or Metric(None, "", "lower", none)
 
 
 def cached(derive: Derive) -> Derive:

@@ -20,10 +20,10 @@ from benchmarker.display.result import Part, Text
 from benchmarker.display.strips import strips
 from benchmarker.hooks import parameters, registry
 from benchmarker.hooks.cases import Cases
-from benchmarker.hooks.metrics import load_metrics
+from benchmarker.hooks.metrics import load_metrics, refuse_unknown
 from benchmarker.library.frames import frame_of
 from benchmarker.library.in_process import measured_here
-from benchmarker.library.judging import Design, Verdicts, judged, known_metric, pairs_of, rules_of
+from benchmarker.library.judging import Design, Verdicts, judged, pairs_of, rules_of
 from benchmarker.library.measuring import description_of, run
 from benchmarker.library.progress import listener_of
 from benchmarker.planning import factors
@@ -293,7 +293,7 @@ def _sources(functions: Sequence[Function], helpers: Mapping[str, Function]) -> 
 def _family(records: Sequence[Record], rules: Rules) -> Family:
     """Judge the cases of all functions against those of the first."""
     derive = load_metrics()
-    known_metric(rules, derive(records[0]))
+    refuse_unknown([rules.metric], records, derive)
     sides = list(dict.fromkeys((one.case.problem, one.case.params[FUNCTION]) for one in records))
     if len(sides) == 1:
         has_two = any(one.design.case_number for one in records)

@@ -19,7 +19,7 @@ from benchmarker.comparing.results import DELTAS, PROFILED, Classical, Family, L
 from benchmarker.display.comparisons import classical_output, family_output
 from benchmarker.display.result import Part, Result, Text
 from benchmarker.hooks import launchers
-from benchmarker.hooks.metrics import load_metrics
+from benchmarker.hooks.metrics import load_metrics, refuse_unknown
 from benchmarker.library.measuring import description_of
 from benchmarker.library.results import paths, refuse_empty, warn_of
 from benchmarker.planning import build
@@ -111,13 +111,6 @@ def rules_of(
     return Rules(metric=metric, delta=delta or DELTAS[level], alpha=alpha, level=level, **more)
 
 
-def known_metric(rules: Rules, known: Iterable[str]) -> None:
-    """Raise `UserError` if the requested metric does not exist."""
-    names = list(known)
-    if rules.metric not in names:
-        raise UserError(f"no metric is named {rules.metric!r}; there are: {', '.join(names)}")
-
-
 def pairs_of(a: tuple[str, Mapping[str, Any]], b: tuple[str, Mapping[str, Any]]) -> tuple[list[Case], list[str]]:
     """Return the cases of both sides in turns, A's first, and what is not compared.
 
@@ -188,7 +181,7 @@ def judged(
     derive = load_metrics()
     if both_auto:
         same_device(cases)
-    known_metric(rules, derive(not_begun(cases[0])))
+    refuse_unknown([rules.metric], [not_begun(cases[0])], derive)
     trouble = duet_trouble(cases)
     if rules.metric.endswith(("_J", "_W")):
         trouble = trouble or f"power readings cannot separate the two sides of a duet, so there is no {rules.metric}"
@@ -260,7 +253,7 @@ def compare(
     groups = [(name, records) for name, (records, _) in zip(short_names(named), read, strict=True)]
     refuse_empty([name for name, records in groups if not records])
     derive = load_metrics(named) if level == "trial" else profiled_parts.part_metrics(level)
-    known_metric(rules, derive(groups[0][1][0]))
+    refuse_unknown([rules.metric], [record for _, records in groups for record in records], derive)
     if by is not None:
         every = [record for _, records in groups for record in records]
         made = matching.by(every, by, baseline, side_of={} if pool else side_of(groups))

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from benchmarker.api.errors import UserError
 from benchmarker.display.result import Part, Result, Text
 from benchmarker.files import atomic
-from benchmarker.hooks.metrics import load_metrics
+from benchmarker.hooks.metrics import load_metrics, refuse_unknown
 from benchmarker.hooks.registry import needing
-from benchmarker.library.judging import known_metric, rules_of
+from benchmarker.library.judging import rules_of
 from benchmarker.library.results import paths, refuse_empty, traces_among, warn_of
 from benchmarker.page.page_model import Page, plain
 from benchmarker.procurement.score import THROUGHPUT
@@ -134,7 +134,7 @@ def report(
     if (len(read) > 1 or cost or weights) and not metric and not statistic:
         metric = THROUGHPUT
     rules = rules_of(metric, statistic, delta, alpha)
-    known_metric(rules, load_metrics()(read[0][1][0]))
+    refuse_unknown([rules.metric], [record for _, records, _ in read for record in records], load_metrics())
     study = gather(
         read,
         rules,

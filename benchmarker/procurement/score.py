@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, structs
 
-from benchmarker.api.errors import UserError
 from benchmarker.comparing import diagnosis
 from benchmarker.comparing.disturbances import count
 from benchmarker.comparing.formatting import Terms, words_of
@@ -22,7 +21,7 @@ from benchmarker.comparing.samples import Mean, Sample, Tested
 from benchmarker.formatting import count as many
 from benchmarker.formatting import part
 from benchmarker.hooks import names
-from benchmarker.hooks.metrics import cached
+from benchmarker.hooks.metrics import cached, refuse_unknown
 from benchmarker.procurement.costs import Basis, Costs, Inputs, basis, cost_notes, with_costs
 from benchmarker.procurement.ranking import MetricRanking, rank
 from benchmarker.procurement.sides import advice
@@ -177,9 +176,7 @@ def score(
         inputs = _inputs(costs, sides)
         bases = [basis(*side) for side in zip(sides.names, inputs, records, strict=True)]
         derive = with_costs(derive, _by_trial(sides, inputs), costs.currency)
-    known = derive(records[0][0])
-    if unknown := [name for name in metrics if name not in known]:
-        raise UserError(f"no metric is named {unknown[0]!r}; there are: {', '.join(known)}")
+    refuse_unknown(metrics, [record for of_side in records for record in of_side], derive)
     judged = _judged(sides, metrics, derive, weights, rules)
     summaries = [_side(*side) for side in zip(sides.names, groups, sides.unrun, strict=True)]
     scores = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -15,6 +14,7 @@ from benchmarker.comparing.judge import compare
 from benchmarker.comparing.matching import Match
 from benchmarker.formatting import one_line
 from benchmarker.hooks import parameters, registry
+from benchmarker.hooks.metrics import metric_of
 from benchmarker.hooks.names import word
 from benchmarker.records.factors import text
 from benchmarker.records.sides import Side
@@ -91,21 +91,12 @@ def figures(grid: Grid, name: str, derive: Derive) -> Figures:
         failure = "" if found[place] else _failure(grid.cells[place])
         reason = "" if own or failure else next((each.reason for each in found[place] if each.reason), "")
         cells[place] = Figure(median(own) if own else None, low, high, len(own), failure, reason)
-    first = next((each for several in found.values() for each in several), Metric(None, "", "lower"))
+    first = next((each for several in found.values() for each in several if each.unit), Metric(None, "", "lower"))
     return Figures(name, first.unit, first.better, what, cells)
 
 
-def refuse_unknown(names: Sequence[str], known: Sequence[str]) -> None:
-    """Raise `UserError` with the nearest names if a value is neither a metric nor the number of parameters."""
-    for name in names:
-        if name not in (PARAMETERS, *known):
-            near = difflib.get_close_matches(name, [PARAMETERS, *known], n=3)
-            hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join((PARAMETERS, *known))}"
-            raise UserError(f"--value={name}: no metric is named {name}; {hint}")
-
-
 def _metric(record: Record, name: str, derive: Derive) -> Metric:
-    return _parameters(record.case) if name == PARAMETERS else derive(record)[name]
+    return _parameters(record.case) if name == PARAMETERS else metric_of(record, name, derive(record))
 
 
 def _parameters(case: Case) -> Metric:

@@ -5,11 +5,10 @@ A column that stands here is in what `show` and `run` print and in the report.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Protocol
 
-from benchmarker.api.errors import UserError
 from benchmarker.comparing.disturbances import disturbances
 from benchmarker.comparing.formatting import measure
 from benchmarker.formatting import si
@@ -85,13 +84,6 @@ def metrics(
             texts = [Shown(None, _spread(*pair, unit) if pair else "-") for pair in ends]
             filled += [(Column(what, only="print"), texts), *interval(name, ends)]
     return filled
-
-
-def refuse_unknown(chosen: Sequence[str], known: Iterable[str]) -> None:
-    """Raise `UserError` if no metric has a chosen name."""
-    known = list(known)
-    if unknown := set(chosen).difference(known):
-        raise UserError(f"no metric is named {min(unknown)!r}; there are: {', '.join(known)}")
 
 
 def headings(names: Sequence[str], skew: Sequence[str] = ()) -> dict[str, str]:

@@ -17,7 +17,7 @@ from benchmarker.display.cases import case_columns
 from benchmarker.display.result import Part, Text
 from benchmarker.formatting import clean, count, names_in, part
 from benchmarker.hooks.cases import Cases, Configuration
-from benchmarker.hooks.metrics import load_metrics
+from benchmarker.hooks.metrics import load_metrics, refuse_unknown
 from benchmarker.records import store
 from benchmarker.tables.table import Column, Table, number
 
@@ -51,6 +51,7 @@ def command(results: tuple[Path, ...], names: str, output: Path | None, pool: bo
     if not metrics:
         raise UserError("--metric names no metric")
     cases, derive = read_cases(results, pool), load_metrics(results)
+    refuse_unknown(metrics, cases.records, derive)
     fronts = [front(of_work, metrics, derive) for of_work in by_work(cases, metrics)]
     points = [(point, group) for group in fronts for point in sorted(group.points, key=lambda point: point.values)]
     if not points:

@@ -12,12 +12,12 @@ from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.options.judging import alpha_option, delta_option
 from benchmarker.cli.options.results import pool_option, read_cases, results_argument, where_option
 from benchmarker.formatting import names_in
-from benchmarker.hooks.metrics import cached, load_metrics
+from benchmarker.hooks.metrics import cached, load_metrics, refuse_unknown
 from benchmarker.library.judging import rules_of
 from benchmarker.records import store
 from benchmarker.records.step_times import STEP_TIME
 from benchmarker.tables import layout
-from benchmarker.tables.figures import baseline_of, figures, judged, refuse_unknown
+from benchmarker.tables.figures import PARAMETERS, baseline_of, figures, judged
 from benchmarker.tables.grid import grid
 
 
@@ -85,7 +85,7 @@ def command(
         raise UserError("--value names no value")
     cases = read_cases(results, pool)
     derive = cached(load_metrics(results))
-    refuse_unknown(chosen, list(derive(cases[0].records[0])))
+    refuse_unknown(chosen, cases.records, derive, also=(PARAMETERS,), option="--value")
     made = grid(cases.where(where) if where else cases, rows, columns)
     baseline = None if difference is None else baseline_of(made, difference)
     rules = rules_of(None, None, delta, alpha)

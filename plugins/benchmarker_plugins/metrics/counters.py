@@ -24,7 +24,7 @@ def derive_metrics(record: Record) -> Mapping[str, Metric]:
         count = counts.get(of)
         if count is None or not steps:
             return Metric(None, unit, "lower", reasons.get(of) or "the trial failed before it was counted")
-        return Metric(count / steps * factor, unit, "lower", headline=True)
+        return Metric(count / steps * factor, unit, "lower", headline=True, order=1)
 
     metrics = {f"{name}_per_step": metric(name) for name in names if name != "task_clock"}
     if "task_clock" in names:
@@ -35,5 +35,5 @@ def derive_metrics(record: Record) -> Mapping[str, Metric]:
         cycles, instructions = metrics["cycles_per_step"], metrics["instructions_per_step"]
         value = instructions.value / cycles.value if instructions.value is not None and cycles.value else None
         why = instructions.reason or cycles.reason or (None if value else "no cycle was counted")
-        metrics["instructions_per_cycle"] = Metric(value, "1", "higher", why, headline=value is not None)
+        metrics["instructions_per_cycle"] = Metric(value, "1", "higher", why, headline=value is not None, order=1)
     return metrics

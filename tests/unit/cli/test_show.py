@@ -15,13 +15,17 @@ from support.texts import make_text, prediction
 from benchmarker.api.case import Measuring
 from benchmarker.cli.display.output import print_json, print_json_list
 from benchmarker.display import counters
+from benchmarker.display.records import cases_output
 from benchmarker.files import atomic
 from benchmarker.formatting import si
+from benchmarker.hooks.cases import Cases
+from benchmarker.hooks.metrics import load_metrics
 from benchmarker.records import ceilings
 from benchmarker.records.plan import make_plan
 from benchmarker.records.record import CostPart, EventCount, TokenTimes
 from benchmarker.roofline.roofs import Roof
-from benchmarker.tables import results
+from benchmarker.tables import results, terminal
+from benchmarker.tables.table import Table
 
 FAILURE = {"kind": "out_of_memory", "message": "too much", "stage": "timed"}
 TEXT = CostPart(flops=600, recomputed_flops=0, bytes=8, samples=2, tokens=8, input_tokens=20, output_tokens=8)
@@ -303,3 +307,12 @@ def test_a_run_says_once_what_was_not_counted_and_what_was_scaled_most():
         "counted for part of the time, and scaled: llc_misses 25%",
     ]
     assert counters.notes([counted([EventCount("task_clock", 1, 0.995)])]) == []
+
+
+def test_on_a_narrow_terminal_what_was_counted_stays():
+    """It was asked for; rates that every trial has are left out before it."""
+    cases = Cases.of([counted(COUNTED[1:], cost=CostPart(10**9, 0, 4096, 1, None))])
+    table = next(part for part in cases_output(cases, load_metrics()) if isinstance(part, Table))
+    printed = terminal.lines(table, 50)
+    assert {"llc misses/step", "task clock/step"}.isdisjoint(printed.left_out)
+    assert "samples/s" in printed.left_out

@@ -157,7 +157,7 @@ def test_cells_that_no_test_can_compare_have_no_line_on_bold(command, tmp_path):
     [
         (("table", "results", "--rows=ms"), "would share a cell (1); add precision to --rows or --columns"),
         ((*ASKED, "--value="), "--value names no value"),
-        ((*ASKED, "--value=step"), "no metric is named step"),
+        ((*ASKED, "--value=step"), "no metric is named 'step'"),
         ((*ASKED, "--difference=fp64"), "no column has this value; there are: fp32, bf16"),
         ((*ASKED, "--json", "--format=csv"), "--json, --csv and --format exclude each other"),
         (("table", "nothing"), "no record was read"),

@@ -6,7 +6,7 @@ import pytest
 from support.records import make_record
 
 from benchmarker import UserError
-from benchmarker.hooks.metrics import load_metrics
+from benchmarker.hooks.metrics import load_metrics, metric_of, refuse_unknown
 
 SOURCE = """
     from benchmarker import Metric, hookimpl
@@ -80,3 +80,23 @@ def test_after_the_first_record_a_plugin_derives_only_what_is_asked_for(distribu
     assert len(sys.modules["odd"].calls) == 1
     assert second["x"].value == 2
     assert list(second) == list(first) == [name for name, _ in second.items()]
+
+
+def test_a_metric_is_known_if_any_record_has_it():
+    """A problem has metrics that others have not, and what is counted differs from trial to trial."""
+    records = [make_record(), make_record(trial=1, case={"problem": "launch"})]
+    derive = load_metrics()
+    refuse_unknown(["enqueue_s", "step_time_median_s"], records, derive)
+    with pytest.raises(UserError, match="no metric is named 'enqueue_s'"):
+        refuse_unknown(["enqueue_s"], records[:1], derive)
+    assert (
+        metric_of(records[0], "enqueue_s", derive(records[0])).reason == "nap has no enqueue_s, or it was not asked for"
+    )
+
+
+def test_an_unknown_metric_is_refused_with_those_that_are_spelt_alike():
+    with pytest.raises(UserError, match="--value=step_time_s: no metric is named 'step_time_s'; did you mean step_tim"):
+        refuse_unknown(["step_time_s"], [make_record()], load_metrics(), option="--value")
+    with pytest.raises(UserError, match="there are: colour, "):
+        refuse_unknown(["what"], [make_record()], load_metrics(), also=["colour"])
+    refuse_unknown(["colour"], [make_record()], load_metrics(), also=["colour"])

@@ -13,7 +13,7 @@ from benchmarker.hooks.metrics import load_metrics
 from benchmarker.records.record import Failure
 from benchmarker.records.step_times import STEP_TIME
 from benchmarker.stats.median_interval import median_interval
-from benchmarker.tables.figures import PARAMETERS, baseline_of, figures, judged, refuse_unknown
+from benchmarker.tables.figures import PARAMETERS, baseline_of, figures, judged
 from benchmarker.tables.grid import grid
 
 TRIALS = 9
@@ -170,11 +170,3 @@ def test_a_baseline_is_named_by_its_value_or_by_its_factor_too():
         baseline_of(made, "fp64")
     with pytest.raises(UserError, match="name their factors with --columns"):
         baseline_of(grid(Cases.of(records), "framework,precision", ""), "fp32")
-
-
-def test_an_unknown_value_is_refused_with_those_that_are_spelt_alike():
-    with pytest.raises(
-        UserError, match=r"--value=step_time_s: no metric is named step_time_s; did you mean step_time_"
-    ):
-        refuse_unknown(["step_time_s"], ["step_time_median_s"])
-    refuse_unknown([PARAMETERS], [])
