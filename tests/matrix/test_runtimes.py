@@ -5,14 +5,16 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 from support.checks import ability_of, checked
 
 from benchmarker import Bench, Case, Data
 from benchmarker.api.case import CaseRequest
 from benchmarker.hooks import parameters, registry
-from benchmarker.planning.cases import make_case
+from benchmarker.planning.cases import make_case, supported_precisions
 from benchmarker.traces.ingest import Expected, ingest
 from benchmarker.worker.correctness import check
+from benchmarker_plugins.frameworks.exporting import _Tree
 
 GPT2 = {"n_layer": 2, "d_model": 24, "n_head": 3, "vocab_size": 31, "seq_len": 8, "batch_size": 2}
 VIT = {"n_layer": 2, "d_model": 24, "n_head": 3, "patch_size": 2, "image_size": 8, "classes": 10, "batch_size": 4}
@@ -64,6 +66,41 @@ def test_quantised_kernels_are_counted_as_bytes_and_their_scales_as_fp32():
 def quantized_to(largest, kernel):
     scale = np.abs(kernel).max() / largest
     return (np.rint(kernel / scale) * scale).astype(np.float32)
+
+
+CONVOLUTIONS = [
+    {"dims": 1, "image_size": 10, "stride": 3, "in_channels": 6, "out_channels": 4, "groups": 2},
+    {"dims": 2, "image_size": 9, "kernel_size": 4, "stride": 2, "dilation": 2, "in_channels": 3, "out_channels": 5},
+    {"dims": 2, "image_size": 7, "padding": 0, "groups": 4, "in_channels": 4, "out_channels": 8},
+    {"dims": 3, "image_size": 5, "padding": 2, "stride": 2, "in_channels": 2, "out_channels": 3},
+]
+
+
+@pytest.mark.parametrize("framework", ["onnxruntime", "openvino"])
+@pytest.mark.parametrize("layout", ["channels_first", "channels_last"])
+@pytest.mark.parametrize("sizes", CONVOLUTIONS)
+def test_convolutions_have_their_channels_where_the_layout_says(framework, layout, sizes):
+    """So a runtime copies nothing from one order to another but within its model, and the result is as PyTorch's."""
+    ability = ability_of("conv", framework)
+    for precision in supported_precisions(ability.support, ability.info.devices[0], "inference"):
+        bench = Bench(case_of(framework, precision, "conv", layout=layout, batch_size=2, **sizes))
+        data = bench.data(bench.problem, 1)
+        workload = bench.build(bench.problem, data)
+        assert check(workload, data, bench.problem, bench.case).ok
+        (out,) = workload.step()
+        channels = 1 if layout == "channels_first" else out.ndim - 1
+        assert out.movedim(1, channels).is_contiguous()
+
+
+def test_inputs_are_given_as_they_lie_in_memory():
+    tree = _Tree.of((torch.zeros(2, 3, 4, 5).permute(0, 3, 1, 2), {"b": torch.zeros(3, 1, 2)}))
+    dense = tree.dense((torch.arange(120).view(2, 3, 4, 5).permute(0, 3, 1, 2), {"b": torch.ones(3, 1, 2)}))
+    assert [tuple(each.shape) for each in dense] == [(2, 3, 4, 5), (3, 1, 2)]
+    assert all(each.is_contiguous() for each in dense)
+    first, rest = tree.value(dense)
+    assert first.shape == (2, 5, 3, 4)
+    assert torch.equal(first, torch.arange(120).view(2, 3, 4, 5).permute(0, 3, 1, 2))
+    assert torch.equal(rest["b"], torch.ones(3, 1, 2))
 
 
 def test_a_step_is_profiled_by_node_with_the_scopes_of_the_model(tmp_path):

@@ -1,16 +1,18 @@
 """Runtimes of exported models: the implementations in PyTorch, as ONNX, on the CPU.
 
 A step that PyTorch would compile is exported instead, when it first runs: that is its compilation. Inputs are given to
-the runtime in the memory of PyTorch's tensors, and results are read in that of the runtime.
+the runtime in the memory of PyTorch's tensors, and results are read in that of the runtime. A tensor of ONNX has its
+axes in the order of memory: where PyTorch has another, such as with the channels last, the model transposes.
 """
 
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, Self, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -34,16 +36,52 @@ def exporters() -> dict[str, str]:
     return {name: metadata.version(name) for name in EXPORTERS}
 
 
+@dataclass(frozen=True)
+class _Tree:
+    """Tensors as a function takes or returns them, and the axes of each in the order of memory."""
+
+    structure: trees.TreeSpec
+    axes: Sequence[tuple[int, ...]]
+
+    @classmethod
+    def of(cls, value: Any) -> Self:
+        leaves, structure = trees.tree_flatten(value)
+        return cls(structure, [_in_memory(leaf) for leaf in leaves])
+
+    def dense(self, value: Any) -> list[Tensor]:
+        """Return the tensors as they lie in memory, of the same or of another value."""
+        leaves = trees.tree_leaves(value)
+        return [_permuted(leaf, axes) for leaf, axes in zip(leaves, self.axes, strict=True)]
+
+    def value(self, dense: Sequence[Tensor]) -> Any:
+        """Return what consists of the tensors, given as they lie in memory."""
+        leaves = [
+            _permuted(leaf, sorted(range(len(axes)), key=axes.__getitem__))
+            for leaf, axes in zip(dense, self.axes, strict=True)
+        ]
+        return trees.tree_unflatten(leaves, self.structure)
+
+
+def _in_memory(value: Tensor) -> tuple[int, ...]:
+    """Return the axes of a tensor from that with the longest stride to that with the shortest."""
+    axes = range(value.ndim)
+    return (*axes,) if value.is_contiguous() else (*sorted(axes, key=value.stride, reverse=True),)
+
+
+def _permuted(value: Tensor, axes: Sequence[int]) -> Tensor:
+    return value if list(axes) == sorted(axes) else value.permute(*axes)
+
+
 class _Exported(nn.Module):
-    """A function as the module that the exporter needs."""
+    """A function of tensors as they lie in memory, as the module that the exporter needs."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], given: _Tree, returned: _Tree) -> None:
         super().__init__()
-        self.function = function
+        self.function, self.given, self.returned = function, given, returned
 
-    def forward(self, *args: Any) -> Any:
+    def forward(self, *dense: Tensor) -> list[Tensor]:
         """Return the function's result."""
-        return self.function(*args)
+        return self.returned.dense(self.function(*self.given.value(dense)))
 
 
 def _scopes(program: torch.onnx.ONNXProgram) -> dict[str, Entered]:
@@ -74,30 +112,30 @@ class ExportingFramework(TorchFramework):
     def compiled(self, function: Callable[_P, _T], asked: bool) -> Callable[_P, _T]:
         """Return the function as the runtime runs it; its shapes must not change."""
         self.exports += 1
-        run: Run | None = None
-        structure: trees.TreeSpec | None = None
+        exported: tuple[Run, _Tree, _Tree] | None = None
 
         def step(*args: Any) -> Any:
-            nonlocal run, structure
-            leaves = trees.tree_leaves(args)
-            if run is None or structure is None:
-                run, structure = self._exported(function, args, len(leaves))
-            return trees.tree_unflatten(run(leaves), structure)
+            nonlocal exported
+            run, given, returned = exported = exported or self._exported(function, args)
+            return returned.value(run(given.dense(args)))
 
         return cast("Callable[_P, _T]", step)
 
-    def _exported(self, function: Callable[..., Any], args: tuple[Any, ...], inputs: int) -> tuple[Run, trees.TreeSpec]:
+    def _exported(self, function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Run, _Tree, _Tree]:
         with torch.no_grad(), warnings.catch_warnings(), scratch() as folder:
             warnings.simplefilter("ignore")
-            structure = trees.tree_structure(function(*args))
+            given, returned = _Tree.of(args), _Tree.of(function(*args))
+            module, inputs = _Exported(function, given, returned).eval(), tuple(given.dense(args))
             with preserve_node_meta():
-                program = torch.onnx.export(_Exported(function).eval(), args, dynamo=True, verbose=False)
+                program = torch.onnx.export(module, inputs, dynamo=True, verbose=False)
             assert program is not None
             program.save(folder / "model.onnx", external_data=True)
             kept, run = self.load(folder / "model.onnx", _scopes(program))
-        if kept != inputs:
-            raise UserError(f"the exported model has {kept} of {inputs} inputs: the others do not affect its result")
-        return run, structure
+        if kept != len(inputs):
+            raise UserError(
+                f"the exported model has {kept} of {len(inputs)} inputs: the others do not affect its result"
+            )
+        return run, given, returned
 
     def threads(self) -> int:
         """Return the number of threads that models are loaded with; `load` checks that the runtime has as many."""
