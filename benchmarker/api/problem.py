@@ -32,9 +32,10 @@ Arrays = Mapping[str, "np.ndarray"]
 class Support:
     """What an implementation supports: the precisions of each mode and, if limited, the values of a parameter.
 
-    `exclusions` lists unsupported combinations of supported values. Each maps `mode`, `precision`, `device`, `parallel`
-    or a parameter's name to a value as text, and applies if all of its values match. `parallel` lists how several
-    devices can divide a step, the default first; without any, one device computes it.
+    `choices` may limit `mode`, `precision` and `device` too, as in `{"device": ("cpu",)}`. `exclusions` lists
+    unsupported combinations of supported values. Each maps `mode`, `precision`, `device`, `parallel` or a parameter's
+    name to a value as text, and applies if all of its values match. `parallel` lists how several devices can divide a
+    step, the default first; without any, one device computes it.
     """
 
     precisions: Mapping[Mode, tuple[str, ...]]

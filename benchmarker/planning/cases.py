@@ -133,12 +133,12 @@ def _refuse_unsupported(
         raise UserError(
             f"{device.platform} ({device.name}) does not support {asked.precision} in {framework}; it supports: {does}"
         )
-    for name, choices in support.choices.items():
-        if value_text(values[name]) not in choices:
-            does = ", ".join(choices)
-            what = parameters.assignment(name, values[name])
-            raise UserError(f"{who} does not support {what}; it supports: {does}")
     factors = {**values, "mode": asked.mode, "precision": asked.precision, "device": device.platform}
+    for name, choices in support.choices.items():
+        if value_text(factors[name]) not in choices:
+            does = ", ".join(choices)
+            what = parameters.assignment(name, factors[name])
+            raise UserError(f"{who} does not support {what}; it supports: {does}")
     for rule in support.exclusions:
         if all(value_text(factors[name]) == value for name, value in rule.items()):
             what = " with ".join(parameters.assignment(name, value) for name, value in rule.items())
