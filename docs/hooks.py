@@ -14,6 +14,7 @@ import msgspec.inspect as types
 from msgspec import Struct
 
 from benchmarker.api.precision import PRECISIONS
+from benchmarker.records.archive_rows import Trial
 from benchmarker.records.plan import Plan
 from benchmarker.records.record import Record
 from benchmarker.worker import launch, parent, protocol
@@ -86,6 +87,7 @@ TABLES = {
     "the precisions": precisions,
     "the fields of a record": record_fields,
     "the fields of a plan": plan_fields,
+    "the columns of an archive": lambda: _field_table(fields_of(Trial)),
     "the task of a worker": lambda: _field_table(fields_of(protocol.Task)),
     "the commands of a worker": lambda: _field_table(fields_of(protocol.Command)),
     "the events of a worker": worker_events,

@@ -11,9 +11,9 @@ import numpy as np
 from benchmarker.api.program import is_program
 from benchmarker.comparing.disturbances import COUNTED_S, count
 from benchmarker.formatting import part
-from benchmarker.hooks.cases import environment_of
 from benchmarker.machine.description import restriction
 from benchmarker.power.energy import SHORT_S
+from benchmarker.records.environment import environment_of
 from benchmarker.records.factors import DEFAULTS, changes, factors_of, varying
 from benchmarker.records.record import EMULATED
 from benchmarker.records.step_times import host_share

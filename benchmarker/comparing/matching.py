@@ -9,8 +9,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from benchmarker.api.errors import UserError
-from benchmarker.hooks.cases import Cases, Configuration, environment_of
+from benchmarker.hooks.cases import Cases, Configuration
 from benchmarker.hooks.names import Names, common_words, names, of_programs, on_side, title
+from benchmarker.records.environment import environment_of
 from benchmarker.records.factors import DEFAULTS, Factors, Value, factors_of, label, text, varying, work
 from benchmarker.records.sides import SIDE, Side, refuse_twice
 

@@ -18,8 +18,8 @@ import numpy as np
 from benchmarker.api.errors import UserError
 from benchmarker.fleet import folder
 from benchmarker.fleet.results import name_of_link
-from benchmarker.hooks.cases import environment_of
 from benchmarker.records import store
+from benchmarker.records.environment import environment_of
 from benchmarker.records.factors import Factors, factors_of
 from benchmarker.records.step_times import local_times, step_times
 

@@ -6,7 +6,7 @@ Of several folders, each is a side, and a case of each side is by itself.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, overload
@@ -16,7 +16,7 @@ import msgspec
 from benchmarker.formatting import part
 from benchmarker.hooks import names
 from benchmarker.records import sides
-from benchmarker.records.factors import Factors, Value, chosen, factors_of
+from benchmarker.records.factors import Factors, factors_of
 from benchmarker.records.sides import SIDE
 
 if TYPE_CHECKING:
@@ -25,25 +25,9 @@ if TYPE_CHECKING:
     from benchmarker.files.atomic import Fault
     from benchmarker.records.record import Record
     from benchmarker.records.sides import Side
+    from benchmarker.records.store import Where
 
 _LISTED = 3
-
-
-def environment_of(record: Record) -> dict[str, Value]:
-    """Return what was found rather than requested: machine, device, versions."""
-    return {
-        "host": record.machine.host,
-        "machine": record.machine.model,
-        "processor": record.machine.cpu.model,
-        # Each framework names a CPU differently; `processor` is the same in all.
-        "device_name": record.device.name if record.device and record.device.platform != "cpu" else None,
-        "python": record.software.python,
-        "benchmarker": record.software.benchmarker,
-        "commit": record.software.commit,
-        "usable_cores": record.machine.cpu.usable_cores,
-        "compute_threads": record.software.threads,
-        **record.software.libraries,
-    }
 
 
 @dataclass(frozen=True)
@@ -109,13 +93,6 @@ class Cases(Sequence[Configuration]):
         """All trials, by configuration."""
         return tuple(chain.from_iterable(one.records for one in self))
 
-    def where(self, words: Sequence[str]) -> Cases:
-        """Return what words such as `seq_len=128` select of the trials; raises `UserError` if they select none."""
-        known = [{**environment_of(record), **one.factors} for one in self for record in one.records]
-        keep = iter(chosen(words, known))
-        kept = (replace(one, records=tuple(record for record in one.records if next(keep))) for one in self)
-        return replace(self, configurations=tuple(one for one in kept if one.records))
-
     def mixed_machines(self) -> list[str]:
         """Describe for each side that the trials of a case come from several machines, in a line."""
         of_side: dict[str, list[list[str]]] = {}
@@ -134,6 +111,9 @@ class Cases(Sequence[Configuration]):
         return lines
 
 
-def read(results: Sequence[Path], *, pool: bool = False) -> Cases:
-    """Read results as cases of sides, of one if `pool`; raises `UserError` if two sides contain the same trial."""
-    return Cases.of_sides(*sides.read(results, pool=pool))
+def read(results: Sequence[Path], *, pool: bool = False, where: Where | None = None) -> Cases:
+    """Read results as cases of sides, of one if `pool`, with the trials that fit `where`.
+
+    Raises `UserError` if two sides contain the same trial, or if none fits.
+    """
+    return Cases.of_sides(*sides.read(results, pool=pool, where=where))

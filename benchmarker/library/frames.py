@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from benchmarker.api.errors import UserError
-from benchmarker.hooks.cases import environment_of
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.records import store
+from benchmarker.records.environment import environment_of
 from benchmarker.records.factors import factors_of
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 def load(*results: str | PathLike[str]) -> pd.DataFrame:
     """Return one row per trial: requested factors, environment, status, and every metric in the unit of its name.
 
-    A result is a record, the folder of a run, or a folder of runs. A value that could not be measured is NaN. A file
-    that cannot be read is left out with a warning. Raises `UserError` if no record can be read.
+    A result is a record, the folder of a run, a folder of runs, or an archive. A value that could not be measured is
+    NaN. A file that cannot be read is left out with a warning. Raises `UserError` if no record can be read.
     """
     return frame_of(_read(results), load_metrics([Path(result) for result in results]))
 

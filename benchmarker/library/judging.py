@@ -21,7 +21,7 @@ from benchmarker.display.result import Part, Result, Text
 from benchmarker.hooks import launchers
 from benchmarker.hooks.metrics import load_metrics, refuse_unknown
 from benchmarker.library.measuring import description_of
-from benchmarker.library.results import paths, refuse_empty, warn_of
+from benchmarker.library.results import conditions, paths, refuse_empty, warn_of
 from benchmarker.planning import build
 from benchmarker.planning.cases import duet_trouble, refuse_emulated, same_device
 from benchmarker.power import samplers
@@ -219,15 +219,17 @@ def compare(
     statistic: str | None = None,
     delta: float | None = None,
     alpha: float = 0.05,
+    where: str | Sequence[str] = (),
     unread: Callable[[Iterable[Fault]], None] = warn_of,
 ) -> Verdicts:
     """Compare stored records: the contender is faster, slower, the same within `delta`, or undecided.
 
-    A result is a record, the folder of a run, or a folder of runs. With several, the first is the baseline and each of
-    the others is compared with it, case by case. With `by`, or with one result, configurations are compared that differ
-    in only one axis. `level` compares each scope or kernel of profiled trials, `unit="block"` the timed blocks of one
-    process as if they were independent; `classically` adds rank-sum tests of all blocks. A file that cannot be read is
-    left out with a warning. Raises `UserError` if a result has no record, or if options exclude each other.
+    A result is a record, the folder of a run, a folder of runs, or an archive; `where` are conditions, NAME=VALUE
+    or SQL, that select records. With several, the first is the baseline and each of the others is compared with it,
+    case by case. With `by`, or with one result, configurations are compared that differ in only one axis. `level`
+    compares each scope or kernel of profiled trials, `unit="block"` the timed blocks of one process as if they were
+    independent; `classically` adds rank-sum tests of all blocks. A file that cannot be read is left out with a
+    warning. Raises `UserError` if a result has no record, or if options exclude each other.
     """
     if baseline is not None and by is None:
         raise UserError(
@@ -247,10 +249,13 @@ def compare(
         raise UserError("--pool needs --by, which names what is compared; without it, the RESULTs are compared")
     rules = rules_of(metric, statistic, delta, alpha, level, blocks_as_trials=unit == "block")
     named = paths(results)
-    read = [store.read([result]) for result in named]
+    wanted = conditions(where)
+    read = [store.read([result], wanted) for result in named]
     faults = [fault for _, of in read for fault in of]
     unread(faults)
     groups = [(name, records) for name, (records, _) in zip(short_names(named), read, strict=True)]
+    if wanted:
+        groups = [(name, of) for (name, _), of in zip(groups, wanted.fitting(groups), strict=True)]
     refuse_empty([name for name, records in groups if not records])
     derive = load_metrics(named) if level == "trial" else profiled_parts.part_metrics(level)
     refuse_unknown([rules.metric], [record for _, records in groups for record in records], derive)

@@ -102,9 +102,9 @@ def report(
 ) -> Report:
     """Make the page of a report; `save` writes it to a file.
 
-    A result is a record, the folder of a run, or a folder of runs, also of `serve-load`; or all are profiler traces.
-    The options are those of the command `report`. A file that cannot be read is left out with a warning, and the page
-    lists it. Raises `UserError` if a result has no record, or if options exclude each other.
+    A result is a record, the folder of a run, a folder of runs, also of `serve-load`, or an archive; or all are
+    profiler traces. The options are those of the command `report`. A file that cannot be read is left out with a
+    warning, and the page lists it. Raises `UserError` if a result has no record, or if options exclude each other.
     """
     from benchmarker.page.assemble import page
     from benchmarker.page.gather import Procurement, gather

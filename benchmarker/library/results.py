@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from benchmarker.files.atomic import Fault
+    from benchmarker.records.store import Where
 
 
 def paths(results: Sequence[str | PathLike[str]]) -> list[Path]:
@@ -20,6 +21,15 @@ def paths(results: Sequence[str | PathLike[str]]) -> list[Path]:
     if not results:
         raise UserError("no result is given; name records, runs, or folders of runs")
     return [Path(result) for result in results]
+
+
+def conditions(where: str | Sequence[str]) -> Where | None:
+    """Return what selects records by NAME=VALUE or SQL, of which all must hold; None if nothing does."""
+    if not where:
+        return None
+    from benchmarker.hooks.where import Conditions  # Arrow takes longer to import than everything else
+
+    return Conditions([where] if isinstance(where, str) else where)
 
 
 def warn_of(faults: Iterable[Fault | str]) -> None:

@@ -74,10 +74,10 @@ def score(
 ) -> Scored:
     """Score contenders against a baseline over all cases: for each metric, the weighted geometric mean of the ratios.
 
-    A result is a record, the folder of a run, or a folder of runs. The sides are the results, or the values of the axis
-    `by`, which are scored over the cases of each result. Above 1 always means that the contender is better. `weights`
-    and `cost` are TOML files, as for the command. A file that cannot be read is left out with a warning. Raises
-    `UserError` if a result has no record, or if options exclude each other.
+    A result is a record, the folder of a run, a folder of runs, or an archive. The sides are the results, or the values
+    of the axis `by`, which are scored over the cases of each result. Above 1 always means that the contender is better.
+    `weights` and `cost` are TOML files, as for the command. A file that cannot be read is left out with a warning.
+    Raises `UserError` if a result has no record, or if options exclude each other.
     """
     if pool and by is None:
         raise UserError("--pool needs --by, which names the sides; without it, the RESULTs are the sides")

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from benchmarker.hooks.cases import environment_of
 from benchmarker.machine import description
 from benchmarker.page.page_model import Listing, Section
+from benchmarker.records.environment import environment_of
 from benchmarker.tables.table import Cell, Column, Table
 
 if TYPE_CHECKING:

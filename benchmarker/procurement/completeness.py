@@ -46,8 +46,8 @@ def completeness_of(results: Iterable[Path], records: Sequence[Record]) -> Compl
     unrun: dict[tuple[str, bytes], MissingTrials] = {}
     left_out: dict[str, None] = {}
     faults = []
-    for file in dict.fromkeys(file for result in results for file in sorted(result.rglob(store.PLAN))):
-        plan = store.read_plan(file)
+    plans = {file: plan for result in results if result.is_dir() for file, plan in store.plans_of(result)}
+    for file, plan in plans.items():
         if isinstance(plan, Fault):
             faults.append(plan)
             continue

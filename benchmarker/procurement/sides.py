@@ -16,7 +16,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.comparing import matching
 from benchmarker.comparing.matching import Matching
 from benchmarker.formatting import count
-from benchmarker.hooks.cases import environment_of
+from benchmarker.records.environment import environment_of
 from benchmarker.records.factors import factors_of
 
 if TYPE_CHECKING:

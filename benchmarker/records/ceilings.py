@@ -22,7 +22,7 @@ from benchmarker.api.precision import PRECISIONS
 from benchmarker.files import atomic
 from benchmarker.files.atomic import Fault
 from benchmarker.formatting import count
-from benchmarker.records.store import CEILINGS
+from benchmarker.records.store import CEILINGS, beside
 
 if TYPE_CHECKING:
     from benchmarker.records.record import Record
@@ -170,14 +170,14 @@ def known(results: Iterable[Path] = ()) -> Ceilings:
     A cache that cannot be entered, as in a container with another user's home, is a fault.
     """
     files_read: list[list[Ceiling] | Fault] = []
-    files: list[Path] = []
     try:
-        files += cache().glob("*.json")
+        files_read += [read(file) for file in cache().glob("*.json") if file.exists()]
     except OSError as error:
         files_read.append(Fault(cache(), f"{error.strerror}; set {VARIABLE} to a folder that can be read"))
     for result in results:
-        files += sorted(result.rglob(CEILINGS)) if result.is_dir() else [result.parent / CEILINGS]
-    files_read += [read(file) for file in files if file.exists()]
+        for path, content in beside(result, CEILINGS):
+            found = content if isinstance(content, Fault) else atomic.parse(path, content, decode)
+            files_read.append(found if isinstance(found, Fault) else found.ceilings)
     return Ceilings(
         tuple(ceiling for each in files_read if not isinstance(each, Fault) for ceiling in each),
         tuple(each for each in files_read if isinstance(each, Fault)),

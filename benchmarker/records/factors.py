@@ -112,11 +112,7 @@ def chosen(words: Sequence[str], several: Sequence[Factors]) -> list[bool]:
     kept = [True] * len(several)
     spelt = [{setting(name): value for name, value in factors.items()} for factors in several]
     for word in words:
-        name, _, values = word.partition("=")
-        texts = [each.strip() for each in values.split(",")]
-        if not name.strip() or not all(texts):
-            raise UserError(f"--where={word}: write NAME=VALUE or NAME=VALUE,VALUE")
-        key = setting(name.strip())
+        key, texts = wanted_of(word)
         selected = [[key in factors and _is(factors[key], value) for factors in spelt] for value in texts]
         for value, of in zip(texts, selected, strict=True):
             if not any(of):
@@ -125,6 +121,18 @@ def chosen(words: Sequence[str], several: Sequence[Factors]) -> list[bool]:
     if not any(kept):
         raise UserError(f"--where: {why_none({}, several)}")
     return kept
+
+
+def wanted_of(word: str) -> tuple[str, list[str]]:
+    """Return the factor that a word such as `seq_len=128,256` names, and its values.
+
+    Raises `UserError` if the word is malformed.
+    """
+    name, _, values = word.partition("=")
+    texts = [each.strip() for each in values.split(",")]
+    if not name.strip() or not all(texts):
+        raise UserError(f"--where={word}: write NAME=VALUE or NAME=VALUE,VALUE")
+    return setting(name.strip()), texts
 
 
 def _is(value: Value, wanted: str) -> bool:

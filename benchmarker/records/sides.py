@@ -18,6 +18,7 @@ from benchmarker.records import store
 if TYPE_CHECKING:
     from benchmarker.files.atomic import Fault
     from benchmarker.records.record import Record
+    from benchmarker.records.store import Where
 
 SIDE = "side"
 """The factor that says on which side a configuration is; it has none if there is only one side."""
@@ -48,19 +49,21 @@ def named(results: Sequence[Path], *, pool: bool = False) -> list[tuple[str, lis
     return list(zip(short_names(paths) if len(groups) > 1 else [""], groups, strict=True))
 
 
-def read(results: Sequence[Path], *, pool: bool = False) -> tuple[list[Side], list[Fault]]:
-    """Read results as sides, and every fault; a side without a record is left out.
+def read(results: Sequence[Path], *, pool: bool = False, where: Where | None = None) -> tuple[list[Side], list[Fault]]:
+    """Read results as sides, of records that fit `where`, and every fault; a side without a record is left out.
 
-    Raises `UserError` if two sides contain the same trial.
+    Raises `UserError` if two sides contain the same trial, or if none fits.
     """
-    sides, faults = [], []
+    groups, faults = [], []
     for name, group in named(results, pool=pool):
-        records, unread = store.read(group)
+        records, unread = store.read(group, where)
         faults += unread
-        if records:
-            sides.append(Side(name, tuple(records)))
-    refuse_twice([(side.name, side.records) for side in sides])
-    return sides, faults
+        groups.append((name, records))
+    refuse_twice(groups)
+    fitting = [records for _, records in groups]
+    if where and (any(fitting) or not faults):
+        fitting = where.fitting(groups)
+    return [Side(name, tuple(of)) for (name, _), of in zip(groups, fitting, strict=True) if of], faults
 
 
 def refuse_twice(sides: Iterable[tuple[str, Sequence[Record]]]) -> None:

@@ -34,21 +34,27 @@ import re
 import secrets
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from benchmarker.api.errors import UserError
+from benchmarker.files import atomic, regular
 from benchmarker.files.atomic import Fault, decode, encode, write
 from benchmarker.files.locks import locked
+from benchmarker.records import archive, reading
 from benchmarker.records import plan as plans
-from benchmarker.records import reading
 from benchmarker.records.plan import Plan, PlannedTrial
 from benchmarker.records.record import Record
 from benchmarker.records.suite import PlannedSuite
+
+if TYPE_CHECKING:
+    from pyarrow import Table
+    from pyarrow.dataset import Dataset
 
 PLAN = "plan.json"
 CEILINGS = "ceilings.json"
@@ -275,8 +281,44 @@ def done(path: Path, plan: Plan) -> dict[PlannedTrial, Record]:
     return records
 
 
-def read(results: list[Path]) -> tuple[list[Record], list[Fault]]:
-    """Return every record in `results` (files, run folders, or folders of runs), in order of time, and every fault."""
+class Where(Protocol):
+    """A condition that selects records."""
+
+    def places(self, trials: Dataset) -> Table:
+        """Return the places (`part` and `row`) of the trials of an archive that may fit."""
+
+    def fitting(self, several: Sequence[tuple[str, Sequence[Record]]]) -> list[list[Record]]:
+        """Return the records of each side that fit; sides are given with their names."""
+
+
+def read(results: Sequence[Path], where: Where | None = None) -> tuple[list[Record], list[Fault]]:
+    """Return every record in `results`, in order of time, and every fault.
+
+    A result is a file, the folder of a run, a folder of runs, or an archive, of which only those are read that may fit
+    `where`.
+    """
+    archives: list[Path] = []
+    others: list[Path] = []
+    for result in results:
+        (archives if archive.is_archive(result) else others).append(result)
+    records, faults = _read_files(others)
+    for result in archives:
+        from benchmarker.records import archive_rows  # Arrow takes longer to import than everything else
+
+        with uncollected():
+            contents, unread = archive_rows.contents(result, where.places if where else None)
+            faults += unread
+            for path, content in contents:
+                record = atomic.parse(path, content, reading.read)
+                if isinstance(record, Record):
+                    records.append(record)
+                else:
+                    faults.append(record)
+    return sorted(records, key=lambda record: record.trial_id), faults
+
+
+def _read_files(results: Iterable[Path]) -> tuple[list[Record], list[Fault]]:
+    """Return every record in files, run folders, or folders of runs, and every fault."""
     records: list[Record] = []
     faults: list[Fault] = []
     for result in results:
@@ -284,7 +326,7 @@ def read(results: list[Path]) -> tuple[list[Record], list[Fault]]:
             faults.append(Fault(result, "not a record; name its folder"))
             continue
         unread: list[OSError] = []
-        files = sorted(_record_files(result, unread.append), key=lambda file: file.parts)
+        files = record_files(result, unread.append)
         faults += [Fault(Path(error.filename), str(error.strerror)) for error in unread]
         if not files and not unread:
             faults.append(Fault(result, "contains no record" if result.exists() else "no such file or folder"))
@@ -295,7 +337,7 @@ def read(results: list[Path]) -> tuple[list[Record], list[Fault]]:
                     records.append(record)
                 else:
                     faults.append(record)
-    return sorted(records, key=lambda record: record.trial_id), faults
+    return records, faults
 
 
 def read_record(path: Path) -> Record | Fault:
@@ -308,15 +350,34 @@ def read_plan(path: Path) -> Plan | Fault:
     return decode(path, plans.read)
 
 
+def beside(result: Path, name: str) -> Iterator[tuple[Path, bytes | Fault]]:
+    """Yield the path and content of each file of this name in a result, of which each run may have one."""
+    if archive.is_archive(result):
+        from benchmarker.records import archive_rows
+
+        contents, faults = archive_rows.run_files(result, name)
+        yield from contents
+        yield from ((fault.path, fault) for fault in faults)
+        return
+    for file in sorted(result.rglob(name)) if result.is_dir() else [result.with_name(name)]:
+        try:
+            yield file, regular.content(file)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            yield file, Fault(file, error.strerror or str(error))
+
+
+def plans_of(result: Path) -> Iterator[tuple[Path, Plan | Fault]]:
+    """Yield the plan of each run of a result, with its path."""
+    for path, content in beside(result, PLAN):
+        yield path, content if isinstance(content, Fault) else atomic.parse(path, content, plans.read)
+
+
 def suites(results: Iterable[Path]) -> dict[str, PlannedSuite]:
     """Return the suites in the plans of results, by SHA-256; a plan that cannot be read is left out."""
-    by_sha256 = {}
-    for result in results:
-        for file in sorted(result.rglob(PLAN)) if result.is_dir() else [result.with_name(PLAN)]:
-            plan = read_plan(file)
-            if isinstance(plan, Plan) and plan.suite:
-                by_sha256[plan.suite.sha256] = plan.suite
-    return by_sha256
+    read = (plan for result in results for _, plan in plans_of(result))
+    return {plan.suite.sha256: plan.suite for plan in read if isinstance(plan, Plan) and plan.suite}
 
 
 @contextmanager
@@ -336,16 +397,23 @@ def _refuse(error: OSError) -> None:
     raise UserError(f"{error.filename}: {error.strerror}")
 
 
-def _record_files(result: Path, unread: Callable[[OSError], None]) -> Iterator[Path]:
-    """Yield the files at `result` that should be records; `unread` is called for each folder that cannot be read.
+def record_files(result: Path, unread: Callable[[OSError], None]) -> list[Path]:
+    """Return the files at `result` that should be records, in order; `unread` is called with each unreadable folder.
 
-    What is hidden is not yet at its final place.
+    What is hidden is not yet at its final place; archives in it are not looked into.
     """
+    return sorted(_record_files(result, unread), key=lambda file: file.parts)
+
+
+def _record_files(result: Path, unread: Callable[[OSError], None]) -> Iterator[Path]:
     if not result.is_dir():
         if result.exists():
             yield result
         return
     for folder, below, names in os.walk(result, onerror=unread):
+        if archive.HEAD in names:
+            below.clear()
+            continue
         below[:] = [name for name in below if not (name.startswith(".") or (name in (CUT, SOURCE) and PLAN in names))]
         for name in names:
             if name.endswith(".json") and not is_beside(name) and not name.startswith("."):

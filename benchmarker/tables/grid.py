@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from benchmarker.api.errors import UserError
-from benchmarker.hooks.cases import environment_of
 from benchmarker.hooks.names import common_words, names, title, word
+from benchmarker.records.environment import environment_of
 from benchmarker.records.factors import Factors, Value, factors_of, setting, text, varying
 from benchmarker.records.sides import SIDE
 

@@ -9,7 +9,7 @@ from benchmarker.comparing.diagnosis import conditions, doubts
 from benchmarker.comparing.formatting import DOUBTS, likely, measure, percent, unit
 from benchmarker.formatting import count, part
 from benchmarker.hooks import parameters, registry
-from benchmarker.hooks.cases import environment_of
+from benchmarker.records.environment import environment_of
 from benchmarker.records.factors import factors_of, text, varying
 from benchmarker.stats.median_interval import MIN_BLOCKS_FOR_INTERVAL
 

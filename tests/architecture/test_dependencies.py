@@ -20,6 +20,7 @@ SERVED = {
     "benchmarker.page.plots": {"plot"},
     "benchmarker.page.render": {"report"},
     "benchmarker.serving.openai": {"serve"},
+    "benchmarker.hooks.sql": {"trace"},
     "benchmarker.traces.sql": {"trace"},
     "benchmarker_plugins.frameworks.exporting": {"torch"},
     "benchmarker_plugins.frameworks.jax": {"jax"},

@@ -66,6 +66,8 @@ suite accept planned --reference=reference.toml
 bundle create a/* -o a.zip
 bundle verify a.zip
 bundle unpack a.zip --to=unpacked
+archive add a --to=kept
+show kept
 profile import jax-dp.xplane.pb.gz -o tables
 profile kernels tables/*.parquet
 profile scopes tables/*.parquet
@@ -98,6 +100,7 @@ REFUSED = {
     f"roofline tables/*.parquet {ON_H200} -o roof.svg": "plot",
     "serve-load --endpoint=http://127.0.0.1:9 --rate=1": "serve",
     "profile sql tables/*.parquet 'SELECT 1'": "trace",
+    "query kept 'SELECT 1'": "trace",
     "profile sql jax-dp.xplane.pb.gz 'SELECT 1' --perfetto": "trace",
     "telemetry a/*/2*": None,  # nothing was measured
     "scaling a": None,  # nothing is scaled
@@ -132,7 +135,10 @@ SERVED = {
         report a -o report.html
         nodes show a -o nodes.html""",
     "serve": "serve-load --endpoint=URL --rate=20 --prompt-len=4 --new-tokens=3 --seconds=0.4s",
-    "trace": "profile sql jax-dp.xplane.pb.gz 'SELECT count(*) FROM events'",
+    "trace": f"""{MADE}
+        archive add a --to=kept
+        query kept 'SELECT count(*) FROM blocks'
+        profile sql jax-dp.xplane.pb.gz 'SELECT count(*) FROM events'""",
     "transformers": f"""run --framework=torch --problem=transformers --config=gpt2.json --seq-len=8 {SHORT}
         list libraries""",
     "diffusers": f"run --framework=torch --problem=diffusers {UNET_1D} {SHORT}",

@@ -94,6 +94,7 @@ profile scopes torch.json jax.pb
 profile ranks ranks
 show one-rate
 show search
+query old "SELECT * FROM trials"
 profile sql torch.json "SELECT * FROM events"
 profile sql torch.json jax.pb "SELECT result, name, count(*) AS number, sum(busy_ns) AS busy FROM events GROUP BY ALL"
 profile sql torch.json "SELECT repeat('long', 99) AS a, name AS b, 1 AS c, repeat('x', 99) AS d FROM events"
@@ -103,7 +104,7 @@ ELSEWHERE = {
     **dict.fromkeys(("ab", "serve-load"), "tables of `compare` and of `show` with a load, after measuring"),
     **dict.fromkeys(("submit", "jobs", "nodes run", "nodes show", "scaling"), "need jobs, nodes or devices"),
     **dict.fromkeys(("new", "report", "bundle create", "bundle verify", "bundle unpack"), "print no table"),
-    **dict.fromkeys(("profile export", "profile import"), "print no table"),
+    **dict.fromkeys(("profile export", "profile import", "archive add"), "print no table"),
     **dict.fromkeys(("validate", "suite check"), "name a file and its fault in a line each, for grep"),
     "ceilings": "the table of `roofline`, after measuring",
     "telemetry": "needs readings of a meter",

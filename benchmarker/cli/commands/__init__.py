@@ -58,6 +58,8 @@ SECTIONS = {
     },
     "Records": {
         "show": "Show records as a table, or one record in full.",
+        "archive add": "Add runs to an archive: the records of years in few files.",
+        "query": "Query an archive or records in SQL.",
         "telemetry": "Show what the meters read during a trial, over time.",
         "validate": "Validate records and plans.",
     },
@@ -74,6 +76,7 @@ GROUPS = {
     "suite": "List and run benchmark suites, and judge their results. A suite is a curated plan; use `plan run` for "
     "your own plans.",
     "bundle": "Pack the folder of a run for hand-in, verify such a bundle, or unpack it.",
+    "archive": "Add runs to an archive, which keeps the records of years in few files.",
     "nodes": "Measure all nodes of an allocation at the same time, and show the outliers.",
     "profile": "Show, query, export and import profiles: those of `run --profile`, and those of other tools.",
 }
@@ -90,6 +93,7 @@ MEANT = {
     **dict.fromkeys(("pack", "zip"), "bundle create"),
     **dict.fromkeys(("serve", "load"), "serve-load"),
     **dict.fromkeys(("sensors", "watch"), "power"),
+    **dict.fromkeys(("sql", "select", "duckdb"), "query"),
 }
 """Words that no command is called by, but a user may try, each with the command that it means."""
 _VIEWS = ("kernels", "ops", "scopes", "gemms", "idle", "path", "memory", "ranks")
@@ -98,6 +102,7 @@ MODULES = {
     "new": "plan",
     "submit": "jobs",
     **dict.fromkeys(("plan show", "plan run"), "plan"),
+    "archive add": "archive",
     **dict.fromkeys(("nodes run", "nodes show"), "nodes"),
     **dict.fromkeys(("suite list", "suite run", "suite check"), "suite.suites"),
     **dict.fromkeys(("bundle create", "bundle verify", "bundle unpack"), "bundle"),

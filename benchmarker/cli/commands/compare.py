@@ -12,7 +12,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import ALL, Output, View, most_notes, output_options, verbose_option
 from benchmarker.cli.display.profiles import profile_output
 from benchmarker.cli.options.judging import judging_options, status_of, verdicts_of
-from benchmarker.cli.options.results import pool_option, results_argument, tell_unread
+from benchmarker.cli.options.results import pool_option, results_argument, tell_unread, where_option
 from benchmarker.cli.options.types import Choice, File
 from benchmarker.comparing.results import Level
 from benchmarker.display.comparisons import classical_output, family_output, speedups_output
@@ -37,6 +37,7 @@ from benchmarker.records import store
     show_default=True,
     help="Compare whole trials, or each scope or kernel of profiled trials (δ is then 5% by default).",
 )
+@where_option
 @pool_option
 @judging_options
 @click.option(
@@ -64,6 +65,7 @@ def command(
     by: str | None,
     baseline: str | None,
     level: Level,
+    where: tuple[str, ...],
     pool: bool,
     fail_on: str | None,
     strict: bool,
@@ -77,19 +79,19 @@ def command(
 ) -> Output:
     """Compare stored records: the contender is faster, slower, the same within δ, or undecided.
 
-    RESULT is a record, the folder of a run, or a folder of runs. With several, the first is the baseline and each of
-    the others is compared with it, case by case. With --by, or with a single RESULT, configurations that differ in only
-    one axis are compared: within each RESULT, unless each has only one value of the axis (or with --pool). Trials of
-    one interleaved run are paired by round; other trials are not paired, and the output says so. With --level, each
-    scope or kernel that takes at least 1% of the busy time is compared. Two profiler traces or event tables are shown
-    side by side without a verdict, by kernel, or by scope with --level=scope.
+    RESULT is a record, the folder of a run, a folder of runs, or an archive. With several, the first is the baseline
+    and each of the others is compared with it, case by case. With --by, or with a single RESULT, configurations that
+    differ in only one axis are compared: within each RESULT, unless each has only one value of the axis (or with
+    --pool). Trials of one interleaved run are paired by round; other trials are not paired, and the output says so.
+    With --level, each scope or kernel that takes at least 1% of the busy time is compared. Two profiler traces or event
+    tables are shown side by side without a verdict, by kernel, or by scope with --level=scope.
 
     The exit status is 1 if a file cannot be read, or if a verdict is one of --fail-on. With --strict it is 3
     if a verdict is provisional.
     """
     if traces := traces_among(results):
         options = {"--by": by, "--baseline": baseline, "--fail-on": fail_on, "--plot": plot, "--speedup": speedup}
-        options |= {"--classical": classically, "--unit=block": unit == "block"}
+        options |= {"--where": bool(where), "--classical": classically, "--unit=block": unit == "block"}
         return _compare_traces(traces, level, [name for name, value in options.items() if value], view)
     if level != "trial" and plot:
         raise UserError(f"--level={level} compares only profiled times; leave --plot out")
@@ -99,6 +101,7 @@ def command(
         by=by,
         baseline=baseline,
         level=level,
+        where=where,
         pool=pool,
         unit=unit,
         classically=classically,

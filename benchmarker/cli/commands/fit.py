@@ -36,7 +36,7 @@ def command(results: tuple[Path, ...], over: str, pool: bool, wide: bool) -> Out
     shown are the medians, with 95% intervals from six trials on. RESIDUAL is the largest relative distance of a case
     from the line: if it is large, the times do not lie on one.
 
-    RESULT is a record, the folder of a run, or a folder of runs; of several folders, each is a side.
+    RESULT is a record, the folder of a run, a folder of runs, or an archive; of several folders, each is a side.
 
       benchmarker sweep --framework=torch --problem=transfer --bytes=4K..1G
 

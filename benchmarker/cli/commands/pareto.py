@@ -43,9 +43,9 @@ def command(results: tuple[Path, ...], names: str, output: Path | None, pool: bo
     least as good in every metric and better in one. If one of the metrics is an error (error, componentwise_error,
     effective_bits), the precisions are compared with each other.
 
-    RESULT is a record, the folder of a run, or a folder of runs; of several folders, each is a side. The medians over
-    trials are compared; use `compare` to test whether two configurations really differ. The exit status is 1 if a file
-    cannot be read.
+    RESULT is a record, the folder of a run, a folder of runs, or an archive; of several folders, each is a side. The
+    medians over trials are compared; use `compare` to test whether two configurations really differ. The exit status is
+    1 if a file cannot be read.
     """
     metrics = names_in(names)
     if not metrics:

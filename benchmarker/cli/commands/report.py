@@ -48,12 +48,12 @@ def command(
 ) -> Output:
     """Write a self-contained HTML report: verdicts, figures and the data behind them. It needs no network.
 
-    RESULT is a record, the folder of a run, or a folder of runs, also of `serve-load`; or all are profiler traces or
-    event tables, for a report on where their time goes. With several records, the baseline is the first or the one that
-    --baseline names, and each of the others is compared with it. With --by, or with a single RESULT, configurations
-    that differ in only one axis are compared. If several axes could be meant, frameworks are compared. If nothing can
-    be compared, the report states why. With --json, the content of the page (verdicts, tables, the data of its figures)
-    is printed instead, and no file is written.
+    RESULT is a record, the folder of a run, a folder of runs, also of `serve-load`, or an archive; or all are profiler
+    traces or event tables, for a report on where their time goes. With several records, the baseline is the first or
+    the one that --baseline names, and each of the others is compared with it. With --by, or with a single RESULT,
+    configurations that differ in only one axis are compared. If several axes could be meant, frameworks are compared.
+    If nothing can be compared, the report states why. With --json, the content of the page (verdicts, tables, the data
+    of its figures) is printed instead, and no file is written.
 
     The exit status is 1 if a file cannot be read, or if a verdict is one of --fail-on. With --strict it is 3 if
     a verdict is provisional. The report is written even then, and states the problem.

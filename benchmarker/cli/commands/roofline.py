@@ -63,8 +63,8 @@ def command(
 ) -> Output:
     """Show how close steps, scopes and kernels come to the roofline of their device.
 
-    RESULT is a record, the folder of a run, or a folder of runs; of several folders, each is a side. Or all are
-    profiler traces or event tables, which do not name their device and precision: give both.
+    RESULT is a record, the folder of a run, a folder of runs, or an archive; of several folders, each is a side. Or all
+    are profiler traces or event tables, which do not name their device and precision: give both.
 
     INTENSITY is the work in FLOP per byte. The attainable FLOP/s are the smaller of the peak and the bandwidth times
     the intensity. SHARE is the minimum time that this allows divided by the measured time. FLOPs and bytes of steps and

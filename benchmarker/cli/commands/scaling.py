@@ -29,10 +29,10 @@ MOST_REASONS = 3
 def command(results: tuple[Path, ...], output: Path | None, pool: bool) -> Output:
     """Show how much faster several devices are than one: speed-up, efficiency, samples/s of each device.
 
-    RESULT is a record, the folder of a run, or a folder of runs; of several folders, each is a side. A series is a case
-    on one device and the cases on several devices with the same total work (strong scaling) or the same work per device
-    (weak scaling). The speed-up is the ratio of the samples in the same time, as `compare` computes it; the efficiency
-    is the speed-up divided by the number of devices.
+    RESULT is a record, the folder of a run, a folder of runs, or an archive; of several folders, each is a side. A
+    series is a case on one device and the cases on several devices with the same total work (strong scaling) or the
+    same work per device (weak scaling). The speed-up is the ratio of the samples in the same time, as `compare`
+    computes it; the efficiency is the speed-up divided by the number of devices.
 
       benchmarker run --framework=torch --problem=gpt2 --mode=training --batch-size=8 --devices=1,2,4
 

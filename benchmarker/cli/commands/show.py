@@ -10,12 +10,13 @@ import click
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import ALL, Output, output_options
-from benchmarker.cli.options.results import mixed_output, pool_option, results_argument, tell_unread
+from benchmarker.cli.options.results import mixed_output, pool_option, results_argument, tell_unread, where_option
 from benchmarker.display.records import as_plain, cases_output, record_output, trials_output
 from benchmarker.display.result import Part
 from benchmarker.formatting import names_in
 from benchmarker.hooks.cases import Cases
 from benchmarker.hooks.metrics import load_metrics
+from benchmarker.library.results import conditions
 from benchmarker.records import sides, store
 from benchmarker.records.load import is_load
 
@@ -26,31 +27,35 @@ if TYPE_CHECKING:
 
 @click.command("show")
 @results_argument
+@where_option
 @pool_option
 @click.option("--trials", is_flag=True, help="Show a line for each trial instead of one for each case.")
 @click.option("--metric", metavar="NAME[,NAME...]", help="Metrics to show. [default: the main ones that have a value]")
 @store.uncollected()
 @output_options(top=ALL)
-def command(results: tuple[Path, ...], pool: bool, trials: bool, metric: str | None, wide: bool) -> Output:
+def command(
+    results: tuple[Path, ...], where: tuple[str, ...], pool: bool, trials: bool, metric: str | None, wide: bool
+) -> Output:
     """Show a single record in full, a line for each case of several records, or the load that `serve-load` stored.
 
     The line has the medians over the successful trials, how far the trials spread (the 95% interval of the median if
     every case has six trials or more, otherwise the range), and how many trials there are, failed or were disturbed.
 
-    RESULT is a record, the folder of a run, or a folder of runs. Of several folders, each is a side, with lines of its
-    own: `show results/*` has a line for each case of each run, `show results` one for each case of all runs together.
-    The exit status is 1 if a file cannot be read; for a load, which is shown alone, it is that of `serve-load`.
+    RESULT is a record, the folder of a run, a folder of runs, or an archive. Of several folders, each is a side, with
+    lines of its own: `show results/*` has a line for each case of each run, `show results` one for each case of all
+    runs together. The exit status is 1 if a file cannot be read; for a load, which is shown alone, it is that of
+    `serve-load`.
     """
     if len(results) == 1 and is_load(results[0]):
-        if trials or metric:
+        if trials or metric or where:
             raise UserError(
-                f"{results[0]} is a load, which has no trials and no metrics; leave --trials and --metric out"
+                f"{results[0]} is a load, which has no trials and no metrics; leave --trials, --metric and --where out"
             )
         from benchmarker.cli.display.loads import output_of
         from benchmarker.records import load
 
         return output_of(load.read(results[0]), results[0])
-    several, faults = sides.read(results, pool=pool)
+    several, faults = sides.read(results, pool=pool, where=conditions(where))
     derive = load_metrics(results)
     chosen = names_in(metric or "")
     tell_unread(faults)

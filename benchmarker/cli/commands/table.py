@@ -75,18 +75,18 @@ def command(
     does the same work. --difference compares with a column: Δ in the unit of the value, and in percent with an
     interval; = is the same within δ, ? is undecided.
 
-    RESULT is a record, the folder of a run, or a folder of runs. Of several folders, each is a side; `side` is a factor
-    like the others, and in the columns unless --rows or --columns names it.
+    RESULT is a record, the folder of a run, a folder of runs, or an archive. Of several folders, each is a side; `side`
+    is a factor like the others, and in the columns unless --rows or --columns names it.
 
     The exit status is 1 if a file cannot be read.
     """
     chosen = names_in(names)
     if not chosen:
         raise UserError("--value names no value")
-    cases = read_cases(results, pool)
+    cases = read_cases(results, pool, where)
     derive = cached(load_metrics(results))
     refuse_unknown(chosen, cases.records, derive, also=(PARAMETERS,), option="--value")
-    made = grid(cases.where(where) if where else cases, rows, columns)
+    made = grid(cases, rows, columns)
     baseline = None if difference is None else baseline_of(made, difference)
     rules = rules_of(None, None, delta, alpha)
     values = [

@@ -47,11 +47,11 @@ def _print_schema(context: click.Context, _: click.Parameter, asked: bool) -> No
 def command(results: tuple[Path, ...]) -> Output:
     """Validate records and plans; list each faulty file with the location and the reason.
 
-    RESULT is a record, the folder of a run, or a folder of runs. Records must fit the JSON Schema and the plan of their
-    run. The values of a record must also be consistent: the times of its blocks with those of its stages, its cost with
-    the formulas of its problem, the trials of a run with each other, and so on (docs/records.md has the list). The exit
-    status is 1 if a file is faulty or a run is doubtful; planned trials without a record are counted, but are not
-    faults.
+    RESULT is a record, the folder of a run, a folder of runs, or an archive. Records must fit the JSON Schema and the
+    plan of their run. The values of a record must also be consistent: the times of its blocks with those of its stages,
+    its cost with the formulas of its problem, the trials of a run with each other, and so on (docs/records.md has the
+    list). The exit status is 1 if a file is faulty or a run is doubtful; planned trials without a record are counted,
+    but are not faults.
     """
     records, unread = store.read(list(results))
     planned = completeness_of(results, records)

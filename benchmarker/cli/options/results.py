@@ -11,6 +11,7 @@ import click
 from benchmarker.api.errors import UserError
 from benchmarker.display.result import Part, Text
 from benchmarker.formatting import clean
+from benchmarker.library.results import conditions
 
 if TYPE_CHECKING:
     from benchmarker.files.atomic import Fault
@@ -24,7 +25,8 @@ where_option = click.option(
     "--where",
     metavar="NAME=VALUE[,VALUE...]",
     multiple=True,
-    help="Only cases in which a factor has one of these values; repeat the option to narrow further.",
+    help="Only trials in which a factor has one of these values, or SQL: \"precision = 'bf16' AND node LIKE 'n%'\"; "
+    "repeat the option to narrow further.",
 )
 
 
@@ -40,11 +42,11 @@ def tell_unread(faults: Iterable[Fault | str]) -> None:
         click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
 
 
-def read_cases(results: Sequence[Path], pool: bool) -> Cases:
+def read_cases(results: Sequence[Path], pool: bool, where: Sequence[str] = ()) -> Cases:
     """Read results as cases, and name the files that cannot be read; raises `UserError` if no record is read."""
     from benchmarker.hooks import cases
 
-    read = cases.read(results, pool=pool)
+    read = cases.read(results, pool=pool, where=conditions(where))
     tell_unread(read.faults)
     if not read:
         raise UserError("no record was read; name records, runs, or folders of runs")

@@ -11,6 +11,7 @@ import time
 import pytest
 from support import profiles, trace_processor
 
+from benchmarker.hooks import sql as reading
 from benchmarker.hooks.registry import installing
 from benchmarker.traces import profile_files, sql
 
@@ -186,7 +187,7 @@ def test_a_statement_reaches_no_file_no_network_and_no_setting(command, refused,
     "statement", ["SELECT * FROM read_text('torch.json')", "COPY events TO 'out.csv'", "LOAD httpfs"]
 )
 def test_duckdb_itself_refuses_what_the_statement_must_not_reach(refused, monkeypatch, statement):
-    monkeypatch.setattr(sql, "_READING", ("SELECT", "COPY", "LOAD"))
+    monkeypatch.setattr(reading, "_READING", ("SELECT", "COPY", "LOAD"))
     assert "duckdb: Permission Error" in refused("cpu.pb", statement)
 
 
@@ -228,7 +229,7 @@ def test_a_second_interrupt_does_not_leave_a_statement_running(interruptible):
 
     slow = Slow()
     with pytest.raises(KeyboardInterrupt):
-        sql._answer(slow, "SELECT 1")
+        reading._answer(slow, "SELECT 1")
     assert slow.ended
 
 

@@ -5,27 +5,25 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Sequence
-from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.display.progress import working
+from benchmarker.cli.display.sql import answer_output
 from benchmarker.cli.options.results import results_argument
 from benchmarker.cli.options.types import File
 from benchmarker.display.profiles import notes_on
 from benchmarker.formatting import clean, count
-from benchmarker.tables.table import Column, Shown, Table
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from benchmarker.hooks.sql import Rows
     from benchmarker.records.profile import Trace
-    from benchmarker.traces.sql import Rows
 
 
 @click.command("sql")
@@ -65,14 +63,7 @@ def command(
     else:
         (headings, rows), traces = _from_tables(results, statement)
 
-    def data() -> list[dict[str, Any]]:
-        _only_once(headings)
-        return [dict(zip(headings, map(_json, row), strict=True)) for row in rows]
-
-    columns = [Column(heading) for heading in headings]
-    cells = [[Shown(_text(value), _cell(value)) for value in row] for row in rows]
-    table = Table.of(columns, cells, drop=headings[:0:-1], cut=headings)
-    return Output([table] if headings else [], data, notes=notes_on(list(traces.values()), list(traces)))
+    return answer_output(headings, rows, notes=notes_on(list(traces.values()), list(traces)))
 
 
 def _from_tables(results: Sequence[Path], statement: str) -> tuple[tuple[list[str], Rows], dict[str, Trace]]:
@@ -107,12 +98,6 @@ def _from_perfetto(
     return answer.columns.tolist(), list(zip(*columns, strict=True))
 
 
-def _only_once(headings: Sequence[str]) -> None:
-    twice = [name for at, name in enumerate(headings) if name in headings[:at]]
-    if twice:
-        raise UserError(f"several columns are called {twice[0]}, which JSON cannot hold; name them with AS")
-
-
 def _writable(result: Path) -> bool:
     """Return whether the annotated trace can be stored next to a result."""
     return os.access(result if result.is_dir() else result.parent, os.W_OK)
@@ -131,25 +116,3 @@ def _lost(dropped: dict[str, int]) -> str:
 def _values(column: pd.Series) -> list[Any]:
     """Return the values of a column, None for null."""
     return [None if missing else value for value, missing in zip(column.tolist(), column.isna().tolist(), strict=True)]
-
-
-def _json(value: Any) -> Any:
-    """Return a value of a query for JSON: numbers are exact, bytes become hexadecimal digits."""
-    if isinstance(value, (list, tuple)):
-        return [_json(item) for item in value]
-    if isinstance(value, dict):
-        return {str(name): _json(item) for name, item in value.items()}
-    if isinstance(value, Decimal) or type(value) is int:
-        return msgspec.Raw(str(value).encode())
-    return value.hex() if isinstance(value, bytes) else value
-
-
-def _text(value: Any) -> Any:
-    """Return a value of a query for CSV."""
-    return value.hex() if isinstance(value, bytes) else value
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.10g}" if isinstance(value, float) else str(_text(value))

@@ -75,11 +75,11 @@ def command(
 ) -> Output:
     """Check records against the bounds of a reference: PASS or FAIL for each case, with the reasons.
 
-    RESULT is a record, the folder of a run, or a folder of runs. Of several folders, each is judged by itself, unless
-    --pool is given. A case passes if its median over trials is within its bounds, no trial failed or is missing, and
-    there are as many trials as required. Borderline cases, which another run could decide otherwise, are flagged. With
-    --write, a reference is created from the records instead: it stores a prediction bound for the median of as many new
-    trials on the same machine.
+    RESULT is a record, the folder of a run, a folder of runs, or an archive. Of several folders, each is judged by
+    itself, unless --pool is given. A case passes if its median over trials is within its bounds, no trial failed or is
+    missing, and there are as many trials as required. Borderline cases, which another run could decide otherwise, are
+    flagged. With --write, a reference is created from the records instead: it stores a prediction bound for the median
+    of as many new trials on the same machine.
 
     The exit status is 0 if every case passed, no trial failed or was not run, and every file could be read; otherwise
     1.

@@ -65,10 +65,10 @@ def command(
 ) -> Output:
     """Score contenders against a baseline over all cases: for each metric, the weighted geometric mean of the ratios.
 
-    RESULT is a record, the folder of a run, or a folder of runs. The sides are the RESULTs, or the values of the axis
-    --by, which are scored over the cases of each RESULT. Ratios are inverted where lower is better, so above 1 always
-    means that the contender is better. More than two sides are ranked; those without a significant difference share a
-    rank.
+    RESULT is a record, the folder of a run, a folder of runs, or an archive. The sides are the RESULTs, or the values
+    of the axis --by, which are scored over the cases of each RESULT. Ratios are inverted where lower is better, so
+    above 1 always means that the contender is better. More than two sides are ranked; those without a significant
+    difference share a rank.
 
     The exit status is 0 if the score covers everything requested. It is 1 if a trial failed or was not run, a case has
     no counterpart or no samples_per_s (with --metric: no value of a named metric), or a file cannot be read. With

@@ -1,0 +1,145 @@
+"""Add rows to an archive: one writer at a time, each part atomically, and nothing twice."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from benchmarker.api.errors import UserError
+from benchmarker.files import atomic
+from benchmarker.files.locks import locked
+from benchmarker.records import archive
+from benchmarker.records.archive_rows import GROUP, SCHEMAS, damage, dataset, over, placed, table_of
+
+MOST_BYTES = 48 << 20
+"""Largest sum of the files that are merged: a merged part is rewritten no more than a few times."""
+MANY = 16
+"""So many small parts of a year are merged into one."""
+Row = Mapping[str, Any]
+
+
+def create(path: Path) -> None:
+    """Create an archive, unless it exists; raises `UserError` if it cannot be written."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with locked(path, wait=True):
+            archive.create(path)
+    except OSError as error:
+        raise UserError(f"cannot write to {path}: {error.strerror}; name another folder with --to") from error
+
+
+def commit(path: Path, trials: Sequence[Row], files: Sequence[Row]) -> dict[str, str]:
+    """Add trials and files of their runs; return the digests of the trials that are in the archive already, by id.
+
+    Those are not added again. No trial may be given twice. The trials of a year appear together. Raises `UserError` if
+    the archive cannot be written, or if a part is damaged, because it is not known then what it contains.
+    """
+    try:
+        with locked(path, wait=True):
+            archive.check(path)
+            sweep(path)
+            known_files = _known(path, archive.RUNS, "run_id", {row["run_id"] for row in files})
+            there = {(row["run_id"], row["name"], row["sha256"]) for row in known_files}
+            known = _known(path, archive.TRIALS, "trial_id", {row["trial_id"] for row in trials})
+            digests = {row["trial_id"]: row["sha256"] for row in known}
+            year_of = {row["run_id"]: _year(row) for row in trials}
+            new = [row for row in files if (row["run_id"], row["name"], row["sha256"]) not in there]
+            _write(path, archive.RUNS, new, lambda row: year_of[row["run_id"]])
+            _write(path, archive.TRIALS, [row for row in trials if row["trial_id"] not in digests], _year)
+            for table in (archive.RUNS, archive.TRIALS):
+                for folder in (path / table).glob("year=*"):
+                    _merge(path, table, folder)
+            return digests
+    except OSError as error:
+        raise UserError(f"cannot write to {path}: {error.strerror or error}; free some space, and add again") from error
+
+
+def sweep(path: Path) -> None:
+    """Finish what killed writers began: delete half-written files, and the parts that a merged one replaced."""
+    for table in (archive.RUNS, archive.TRIALS):
+        for half in (path / table).glob("year=*/.*.tmp"):
+            half.unlink()
+        for note in (path / table).glob(f"year=*/.*{archive.REPLACES}"):
+            _finish(note)
+
+
+def _known(path: Path, table: str, key: str, wanted: set[str]) -> list[dict[str, Any]]:
+    """Return the rows of a table that have one of these keys; raises `UserError` if a part is damaged."""
+    columns = [name for name in ("trial_id", "run_id", "name", "sha256") if name in SCHEMAS[table].names]
+
+    def ask(parts: list[Path]) -> list[dict[str, Any]]:
+        if not parts or not wanted:
+            return []
+        is_wanted = ds.field(key).isin(sorted(wanted))
+        rows: list[dict[str, Any]] = dataset(parts, table).to_table(columns, filter=is_wanted).to_pylist()
+        return rows
+
+    rows, faults = over(path, table, ask)
+    if faults:
+        raise UserError(f"{faults[0]}; nothing was added")
+    return rows
+
+
+def _year(trial: Row) -> int:
+    return datetime.fromtimestamp(trial["started_s"], UTC).year
+
+
+def _write(path: Path, table: str, rows: Iterable[Row], year_of: Callable[[Row], int]) -> None:
+    """Write rows as a new part of each of their years."""
+    by_year: dict[int, list[Row]] = {}
+    for row in rows:
+        by_year.setdefault(year_of(row), []).append(row)
+    for year, several in by_year.items():
+        folder = path / table / f"year={year:04}"
+        folder.mkdir(parents=True, exist_ok=True)
+        _save(folder, table_of(table, several))
+
+
+def _save(folder: Path, rows: pa.Table) -> Path:
+    """Write a part atomically, under the name that its rows state."""
+    part = folder / f"{rows['part'][0]}.parquet"
+    with atomic.whole(part) as file:
+        pq.write_table(rows, file, compression="zstd", row_group_size=GROUP, write_page_checksum=True)
+    return part
+
+
+def _merge(path: Path, table: str, folder: Path) -> None:
+    """Merge the smallest parts of a year if they are many; a damaged one stays as it is."""
+    of_year = [part for part in archive.parts(path, table) if part.parent == folder]
+    small: list[Path] = []
+    size = 0
+    for part in sorted(of_year, key=lambda part: part.stat().st_size):
+        size += part.stat().st_size
+        if size > MOST_BYTES:
+            break
+        small.append(part)
+    if len(small) < MANY or any(map(damage, small)):
+        return
+    columns = [name for name in SCHEMAS[table].names if name not in ("part", "row")]
+    rows = placed(table, dataset(small, table).to_table(columns))
+    merged = folder / f"{rows['part'][0]}.parquet"
+    note = archive.note_of(merged)
+    atomic.write(note, msgspec.json.encode([part.name for part in small]))
+    _save(folder, rows)
+    _finish(note)
+
+
+def _finish(note: Path) -> None:
+    """Delete the parts that a merged one replaced, if it is there, and then the file that says so."""
+    if archive.merged_of(note).exists():
+        for part in archive.replaced_by(note):
+            part.unlink(missing_ok=True)
+        descriptor = os.open(note.parent, os.O_RDONLY)
+        with suppress(OSError):
+            os.fsync(descriptor)  # the parts must not come back without the note after a power failure
+        os.close(descriptor)
+    note.unlink(missing_ok=True)
