@@ -30,6 +30,7 @@ from benchmarker.records import ceilings
 from benchmarker.records.factors import varying, work
 from benchmarker.roofline.ladder import Ladder, MeasuredPiece
 from benchmarker.roofline.ladder import ladder as climb
+from benchmarker.roofline.two_roofs import Predictions, predictions
 from benchmarker.stats.shift import fewest
 
 if TYPE_CHECKING:
@@ -64,7 +65,22 @@ class MeasuredLadder(Result):
     @cached_property
     def ladder(self) -> Ladder:
         """The rungs under the ceilings that are known now; raises `UserError` if records are of several ladders."""
-        refuse_emulated(record.case for record in self.records)
+        return climb(*self._measured, ceilings.known())
+
+    @property
+    def predictions(self) -> Predictions:
+        """The predictions of the steps under the machine's roof and under each framework's own.
+
+        Raises `UserError` if records are of several ladders, or of no step with pieces.
+        """
+        name, pieces, steps = self._measured
+        if not any(one.ok for one in steps):
+            raise UserError("these records have no step that was measured beside its pieces; `benchmarker ladder` does")
+        return predictions(name, pieces, steps, ceilings.known())
+
+    @cached_property
+    def _measured(self) -> tuple[str, list[MeasuredPiece], list[Configuration]]:
+        """The name of the ladder, what was measured of its pieces, and its steps."""
         cases = Cases.of(self.records)
         steps = [one for one in cases if _pieces_of(one)]
         _refuse_several(steps)
@@ -84,7 +100,7 @@ class MeasuredLadder(Result):
             if alone and alone[0].ok
         ]
         name = f"{title(first.factors)} {case.precision} on {case.device}" if len(measured) == 1 or steps else ""
-        return climb(name, measured, steps, ceilings.known())
+        return name, measured, steps
 
     @property
     def data(self) -> Ladder:

@@ -146,7 +146,7 @@ def ladder(name: str, pieces: Sequence[MeasuredPiece], steps: Sequence[Configura
     """Return the rungs of pieces and of the steps that consist of them; without steps, of the pieces alone."""
     records = [record for piece in pieces for one in piece.alone for record in one.ok]
     roof = measured_roof(records[0], ceilings) if records else None
-    climbed = [_Piece(each, _least_s(each.cost, roof), steps) for each in pieces]
+    climbed = [piece_times(each, roof, steps) for each in pieces]
     whole = [one for one in steps if one.ok]
     return Ladder(
         name=name,
@@ -157,12 +157,17 @@ def ladder(name: str, pieces: Sequence[MeasuredPiece], steps: Sequence[Configura
         notes=[
             *([] if roof or not records else [ceilings.lacking(records[0]) or ""]),
             *([IN_STEP] if any(piece.in_step for piece in climbed) else []),
-            *(note for one in whole if (note := _lacking(one, climbed))),
+            *(note for one in whole if (note := lacking_in_step(one, climbed))),
         ],
     )
 
 
-def _lacking(step: Configuration, pieces: Sequence[_Piece]) -> str:
+def piece_times(measured: MeasuredPiece, roof: Roof | None, steps: Sequence[Configuration]) -> PieceTimes:
+    """Return the times of a piece alone and in steps, and at a roof."""
+    return PieceTimes(measured, _least_s(measured.cost, roof), steps)
+
+
+def lacking_in_step(step: Configuration, pieces: Sequence[PieceTimes]) -> str:
     """Return which pieces have no time in a step, and why; empty if all have one."""
     framework = _framework(step)
     if reason := step.ok[0].reasons.get("trace"):
@@ -171,8 +176,8 @@ def _lacking(step: Configuration, pieces: Sequence[_Piece]) -> str:
     return f"{framework}: the profile has no time of {', '.join(lacking)}, fused with other scopes" if lacking else ""
 
 
-class _Piece:
-    """A piece with the times of its rungs, s, of one run, by framework."""
+class PieceTimes:
+    """A piece with the times of its rungs, s, of one run, by framework: `alone`, and `in_step`."""
 
     def __init__(self, measured: MeasuredPiece, roof_s: float | None, steps: Sequence[Configuration]) -> None:
         self.measured, self.roof_s, self.count = measured, roof_s, measured.piece.count
@@ -235,26 +240,33 @@ def _least_s(cost: CostPart | None, roof: Roof | None) -> float | None:
     return roof.time_s(cost.flops, cost.bytes)
 
 
-def _step(step: Configuration, pieces: Sequence[_Piece], roof: Roof | None) -> Rung:
+def _step(step: Configuration, pieces: Sequence[PieceTimes], roof: Roof | None) -> Rung:
     """Return the rung of a step; below it are its pieces alone in the same framework, one after the other."""
-    times, cost = _of_step(step), step.ok[0].cost
+    times, cost = times_of_step(step), step.ok[0].cost
     least_s = _least_s(cost, roof)
-    own = [(piece.count, piece.alone[times.framework]) for piece in pieces if times.framework in piece.alone]
-    common = set.intersection(*(set(alone.by_round) for _, alone in own)) if len(own) == len(pieces) else set()
-    below = Times("", {key: sum(count * alone.by_round[key] for count, alone in own) for key in common})
+    below = pieces_alone(times.framework, pieces)
     return _rung(
         "step",
         times,
         cost.flops if cost else None,
         None if least_s is None else least_s / times.median,
-        below if common else None,
-        "pieces alone" if common else None,
+        below,
+        "pieces alone" if below else None,
     )
 
 
-def _losses(step: Configuration, pieces: Sequence[_Piece]) -> Losses | None:
+def pieces_alone(framework: str, pieces: Sequence[PieceTimes]) -> Times | None:
+    """Return the time of all pieces of a step alone in a framework; None if one of them was not measured."""
+    own = [(piece.count, piece.alone[framework]) for piece in pieces if framework in piece.alone]
+    common = set.intersection(*(set(alone.by_round) for _, alone in own)) if len(own) == len(pieces) > 0 else set()
+    if not common:
+        return None
+    return Times(framework, {key: sum(count * alone.by_round[key] for count, alone in own) for key in common})
+
+
+def _losses(step: Configuration, pieces: Sequence[PieceTimes]) -> Losses | None:
     """Return what a step consists of; None if a rung of a piece is missing."""
-    times = _of_step(step)
+    times = times_of_step(step)
     framework = times.framework
     added: dict[str, list[float]] = {}
     for piece in pieces:
@@ -283,7 +295,8 @@ def _losses(step: Configuration, pieces: Sequence[_Piece]) -> Losses | None:
     )
 
 
-def _of_step(step: Configuration) -> Times:
+def times_of_step(step: Configuration) -> Times:
+    """Return the median time of a step, s, in each round."""
     return Times(_framework(step), _by_round(step.ok, _step_s))
 
 

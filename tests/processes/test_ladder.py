@@ -19,10 +19,12 @@ def test_a_problem_without_pieces_is_measured_by_itself_and_shown_again(cli, tmp
     again = cli("ladder", *map(str, (tmp_path / "results").glob("*")), "--json")
     assert json.loads(again.stdout) == found
     assert "leave --trials out" in cli("ladder", str(tmp_path / "results"), "--trials=3").stderr
+    assert "no step that was measured beside its pieces" in cli("predict", str(tmp_path / "results")).stderr
+    assert "leave --mode out" in cli("predict", str(tmp_path / "results"), "--mode=training").stderr
 
 
 @pytest.mark.slow
-def test_the_pieces_of_a_model_alone_and_within_it(cli):
+def test_the_pieces_of_a_model_alone_and_within_it(cli, tmp_path):
     model = ("--problem=gpt2", "--n-layer=2", "--d-model=32", "--n-head=2", "--vocab-size=64", "--seq-len=16")
     done = cli("ladder", *model, "--framework=numpy,torch", *SHORT[1:], "--json")
     assert done.returncode == 0, done.stderr
@@ -44,6 +46,15 @@ def test_the_pieces_of_a_model_alone_and_within_it(cli):
         ("torch", "pieces alone"),
     ]
     assert "numpy: no time of a piece in the step is known: it has no profiler" in " ".join(found["notes"])
+
+    done = cli("predict", *map(str, (tmp_path / "results").glob("*")), "--json")
+    assert done.returncode == 0, done.stderr
+    steps = json.loads(done.stdout)["steps"]
+    assert [(step["framework"], step["trials"], step["own_s"] > 0) for step in steps] == [
+        ("numpy", 2, True),
+        ("torch", 2, True),
+    ]
+    assert [bool(step["parts"]) for step in steps] == [False, True]
 
 
 def test_records_of_several_ladders_are_refused(cli, tmp_path):

@@ -16,13 +16,15 @@ from benchmarker.cli.ceiling_measurement import measure_option, measure_quickly
 from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.options.case import WORK, case_options
 from benchmarker.cli.options.problem import ProblemCommand, problem_of
-from benchmarker.cli.options.results import tell_unread
+from benchmarker.cli.options.results import read_cases, tell_unread
 from benchmarker.cli.options.roof import roof_option, roof_output
-from benchmarker.cli.options.types import File, Number
+from benchmarker.cli.options.types import File, Number, refuse_given
 from benchmarker.display.result import Part, Text
+from benchmarker.display.two_roofs import two_roofs_output
 from benchmarker.files.atomic import Fault
 from benchmarker.formatting import si
 from benchmarker.hooks import parameters, registry
+from benchmarker.library.ladder import MeasuredLadder
 from benchmarker.machine.vendor_peaks import peak
 from benchmarker.records import ceilings
 from benchmarker.records.ceilings import Ceilings
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from benchmarker.roofline.roofs import Roof, Source
 
 GB = 1e9
+_OF_WORK = (*WORK, "file", "source", "measure", "device", "memory_gb")
+"""What a run has already."""
 
 
 @click.command(
@@ -43,7 +47,8 @@ GB = 1e9
     cls=ProblemCommand,
     example="predict --problem=llama --phase=decode --device='NVIDIA H200' --roof=vendor",
 )
-@case_options(*WORK)
+@click.argument("run", type=click.Path(path_type=Path), required=False)
+@case_options(*WORK, optional=True)
 @click.option(
     "--ceilings",
     "file",
@@ -63,6 +68,7 @@ GB = 1e9
 @click.option("-v", "--verbose", is_flag=True, help="Also print the scopes.")
 @output_options(form=False)
 def command(
+    run: Path | None,
     mode: Mode,
     precision: str,
     file: Path | None,
@@ -79,7 +85,22 @@ def command(
     scopes of the problem run one after the other, each at the roof: T = Σ max(FLOPs / peak, bytes / bandwidth). AT
     LEAST is the time of a phase as a whole, with every weight and input read once. After a run, `roofline` shows what
     was measured beside the prediction.
+
+      benchmarker predict --problem=llama --phase=decode --device='NVIDIA H200' --roof=vendor
+
+      benchmarker predict results/RUN
+
+    RUN is the folder of a run of `ladder`, whose step is predicted under two roofs: the machine's, and that of each
+    framework, in which every piece of the step takes as long as alone. The first says what a framework loses against
+    the machine, the second what the model loses in the framework, and where.
     """
+    if run:
+        refuse_given(_OF_WORK, "a run of `ladder` has its own; leave {} out")
+        cases = read_cases((run,), pool=False)
+        predictions = MeasuredLadder(cases.records).predictions
+        return Output(two_roofs_output(predictions, verbose=verbose), predictions, 1 if cases.faults else 0)
+    if not options["problem"]:
+        raise UserError("name what to predict, --problem=gpt2, or the folder of a run of `ladder`")
     if is_program(options["problem"]):
         raise UserError("the work of a program is not known, so its time cannot be predicted; measure it with `run`")
     kind, given = problem_of(options)
