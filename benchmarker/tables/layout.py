@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 MISSING = "–"
 DIGITS = 4
 """Significant digits of a value without a spread."""
+LEAST_PLAIN = 1e-4
+"""Values below it, such as numeric errors, have an exponent."""
 MOST_DIGITS = 6
 """Largest number of significant digits of a value, however narrow its spread."""
 MILLIONS = 1e6, "millions"
@@ -196,6 +198,8 @@ def shown(value: float, ends: tuple[float, float] | None, *, interval: bool = Tr
 
 
 def _rounded(value: float, half: float | None) -> str:
+    if not half and 0 < abs(value) < LEAST_PLAIN:
+        return f"{value:.{DIGITS - 1}e}"
     if not half:
         return f"{value:z.{max(0, DIGITS - 1 - math.floor(math.log10(abs(value))))}f}" if value else "0"
     before = len(f"{abs(value):.0f}")

@@ -20,7 +20,7 @@ from benchmarker.page.render import specification
 from benchmarker.page.study import MOST_DRAWN
 from benchmarker.records import store
 from benchmarker.records.plan import make_plan
-from benchmarker.records.record import Check
+from benchmarker.records.record import EMULATED, Check, Record
 from benchmarker.stats.median_interval import median_half_width, median_interval
 from benchmarker.tables.table import Table
 
@@ -451,6 +451,34 @@ def test_precisions_are_drawn_against_each_other_by_their_error(page_of, place, 
             )
     figure = parts(page_of(place(records)))["pareto-error-0"]
     assert len(figure.data.rows) == 4
+    assert "pareto-energy-error-0" not in parts(page_of(place(records, "same")))
+
+
+def test_what_is_exact_or_emulated_is_told_beside_the_others(page_of, place, parts):
+    """An exact result is drawn at 2^-53, and what is emulated has an error and no place. Energy has a figure, too."""
+    errors = {"fp64": 0.0, "fp32": 8e-8, "bf16": 2e-3}
+    records = [
+        make_record(
+            1.0 + at,
+            case={"precision": precision},
+            design={"case_number": at},
+            check=Check(error, "out", 1.0, True),
+            energy=make_energy(100.0 * (1 + at)),
+        )
+        for at, (precision, error) in enumerate(errors.items())
+    ]
+    plain = msgspec.to_builtins(make_record(1.0, design={"case_number": 3}, check=Check(0.17, "out", 1.0, True)))
+    plain["case"]["precision"] = "mxfp4"
+    lost = dict.fromkeys(("blocks", "energy", "cost"))
+    emulated = plain | lost | {"reasons": plain["reasons"] | dict.fromkeys(lost, EMULATED)}
+    made = parts(page_of(place([*records, msgspec.convert(emulated, Record)])))
+    for key, name in (("pareto-error-0", "Throughput"), ("pareto-energy-error-0", "Energy efficiency")):
+        figure = made[key]
+        assert figure.title == f"{name} against numeric error, nap ms=1.0"
+        assert sorted(x for mark in figure.marks for x in mark.x) == [2.0**-53, 8e-8, 2e-3]
+        assert sorted(row[-2] for row in figure.data.rows) == [0.0, 8e-8, 2e-3]
+        assert re.search(r"Emulated, so that there is an error and no speed: .*mxfp4 0\.17\.", figure.left_out)
+        assert "Errors below 1.1e-16 are drawn there" in figure.left_out
 
 
 def test_the_top_says_which_of_two_factors_is_compared(page_of, place, two):

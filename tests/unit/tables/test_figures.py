@@ -15,6 +15,7 @@ from benchmarker.records.step_times import STEP_TIME
 from benchmarker.stats.median_interval import median_interval
 from benchmarker.tables.figures import PARAMETERS, baseline_of, figures, judged
 from benchmarker.tables.grid import grid
+from benchmarker.tables.layout import shown
 
 TRIALS = 9
 
@@ -170,3 +171,14 @@ def test_a_baseline_is_named_by_its_value_or_by_its_factor_too():
         baseline_of(made, "fp64")
     with pytest.raises(UserError, match="name their factors with --columns"):
         baseline_of(grid(Cases.of(records), "framework,precision", ""), "fp32")
+
+
+def test_small_values_without_a_spread_have_an_exponent():
+    """Numeric errors do: of one in fp64, 15 zeros would stand before the first digit."""
+    assert [shown(value, None) for value in (4.6244e-16, 9.99e-5, 1e-4, 0.0377, 0.0)] == [
+        "4.624e-16",
+        "9.990e-05",
+        "0.0001000",
+        "0.03770",
+        "0",
+    ]
