@@ -104,7 +104,7 @@ class Trace(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     format: Literal["xplane", "chrome", "nsys", "rocprof"]  #: format of the profiler's file
-    framework: str  #: framework that wrote the file: `jax`, `torch`, or empty if unknown
+    framework: str  #: framework that wrote the file: `jax`, `tensorflow`, `torch`, or empty if unknown
     separable: bool  #: whether the profile was taken with `--separable`, which keeps scopes apart
     variables: dict[str, str]  #: environment variables of the profiled process, as in `software.variables`
     rows: Count  #: rows of the event table

@@ -167,7 +167,7 @@ def _missing(found: Attributed, uneven: int, each_scope: list[Scope], reading: R
     launches = ((rows["kind"] == "runtime") & (rows["correlation"] >= 0)).any()
     if reading.framework == "torch" and launches and not rows["kind"].isin(ON_DEVICE).any():
         missing.append("work was launched on a device, but no kernel is in the trace: all times are host times")
-    if reading.framework == "jax" and not reading.programs:
+    if reading.is_of_xla and not reading.programs:
         missing.append("the trace contains no program: only scopes that the events themselves name are known")
     return missing
 

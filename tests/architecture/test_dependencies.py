@@ -27,6 +27,7 @@ SERVED = {
     "benchmarker_plugins.frameworks.onednn": {"onednn"},
     "benchmarker_plugins.frameworks.onnxruntime": {"onnxruntime"},
     "benchmarker_plugins.frameworks.openvino": {"openvino"},
+    "benchmarker_plugins.frameworks.tensorflow": {"tensorflow"},
     "benchmarker_plugins.frameworks.torch": {"torch"},
     "benchmarker_plugins.meters.amdsmi": {"amd"},
     "benchmarker_plugins.meters.nvml": {"nvidia"},
@@ -41,6 +42,7 @@ SERVED = {
     "benchmarker_problems.libraries.transformers.generation": {"transformers"},
     "benchmarker_problems.libraries.weights": {"diffusers", "timm", "torchvision", "transformers"},
     "benchmarker_problems.*.jax": {"jax"},
+    "benchmarker_problems.*.tensorflow": {"tensorflow"},
     "benchmarker_problems.*.torch": {"torch"},
 }
 """Extras that modules may need, by pattern."""

@@ -121,7 +121,7 @@ def test_the_meter_of_plugins_md_reads() -> None:
 def test_the_page_of_problems_has_every_problem_and_its_frameworks() -> None:
     page = (DOCS / "problems.md").read_text().splitlines()
     frameworks = {"blas": "BLAS", "jax": "JAX", "onednn": "oneDNN", "torch": "PyTorch"}
-    frameworks |= {"onnxruntime": "ONNX Runtime", "openvino": "OpenVINO"}
+    frameworks |= {"onnxruntime": "ONNX Runtime", "openvino": "OpenVINO", "tensorflow": "TensorFlow"}
     for address in registry.registered("problem"):
         name = address.partition(".")[2]
         (line,) = [line for line in page if line.startswith(f"| `{name}` |")]

@@ -95,6 +95,7 @@ REFUSED = {
     f"run --framework=jax {QUICK}": "jax",
     f"run --framework=torch {QUICK}": "torch",
     f"run --framework=onednn {QUICK}": "onednn",
+    f"run --framework=tensorflow {QUICK}": "tensorflow",
     "report a": "report",
     "nodes show a -o page.html": "report",
     f"roofline tables/*.parquet {ON_H200} -o roof.svg": "plot",
@@ -130,6 +131,10 @@ SERVED = {
         check --framework=onednn --problem=gemm --precision=fp32""",
     "onnxruntime": f"run --framework=onnxruntime {QUICK}",
     "openvino": f"run --framework=openvino {QUICK}",
+    "tensorflow": f"""run --framework=tensorflow {QUICK} --profile --results=profiled
+        profile ops profiled/*/2*.json
+        run --framework=tensorflow,numpy {QUICK}
+        check --framework=tensorflow --problem=mlp""",
     "plot": f"roofline jax-dp.xplane.pb.gz {ON_H200} -o roof.svg",
     "report": f"""{MADE}
         report a -o report.html

@@ -18,11 +18,13 @@ FRAMEWORKS = [plugin.name for plugin in registry.registered("framework").values(
 ARRAYS = [
     ("jax", "__import__('jax').numpy.array"),
     ("torch", "__import__('torch').tensor"),
+    ("tensorflow", "(lambda x: __import__('tensorflow').constant(__import__('numpy').array(x)))"),
     ("numpy", "__import__('numpy').array"),
 ]
 PRODUCTS = {
     "jax": "import jax; a = jax.device_put(a); step = jax.jit(lambda: jax.block_until_ready(a @ a))",
     "torch": "import torch; a = torch.from_numpy(a); step = lambda: a @ a",
+    "tensorflow": "import tensorflow as tf; a, product = f.put(a), f.compiled(tf.matmul); step = lambda: product(a, a)",
     "numpy": "step = lambda: a @ a",
     "blas": "step = f.matmul(a, a, np.empty_like(a))",
     "onednn": "step = f.matmul(a, a, np.empty_like(a))",
@@ -126,6 +128,20 @@ def test_importing_a_framework_plugin_starts_no_device():
     pytest.importorskip("jax")
     code = "import benchmarker_plugins.frameworks.jax, jax; assert not jax._src.xla_bridge._backends"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", [None, "0"])
+def test_tensorflow_tells_of_itself_only_if_asked(level):
+    code = (
+        "import os, benchmarker_plugins.frameworks.tensorflow as plugin\n"
+        "f = plugin.make_framework(threads=1, profiling='no'); f.threads(); print(os.environ['TF_CPP_MIN_LOG_LEVEL'])"
+    )
+    env = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
+    env |= {"TF_CPP_MIN_LOG_LEVEL": level} if level else {}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, check=True)
+    assert done.stdout.strip() == (level or "2")
+    assert ("oneDNN" in done.stderr, done.stderr == "") == (level is not None, level is None)
 
 
 @pytest.mark.slow

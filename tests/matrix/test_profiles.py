@@ -151,8 +151,13 @@ def test_scopes_of_a_prompt_and_of_each_token_are_counted(cli, tmp_path, framewo
 
 
 @pytest.mark.usefixtures("untimed")
-@pytest.mark.parametrize(("impl", "scopes"), [("einsum", 3), ("fused", 1)])
-@pytest.mark.parametrize("framework", ["jax", "torch"])
+@pytest.mark.parametrize(
+    ("framework", "impl", "scopes"),
+    [
+        *((framework, *each) for framework in ("jax", "torch") for each in (("einsum", 3), ("fused", 1))),
+        *(("tensorflow", impl, 3) for impl in ("einsum", "matmul")),
+    ],
+)
 def test_every_implementation_of_attention_is_told_apart(cli, tmp_path, framework, impl, scopes):
     sizes = ("--batch-size=2", "--heads=2", "--seq-len=64", "--head-dim=16", f"--impl={impl}")
     record, _ = profiled(cli, tmp_path, f"--framework={framework}", "--problem=attention", *sizes)
@@ -193,8 +198,10 @@ OTHERS = {
 
 
 @pytest.mark.usefixtures("untimed")
-@pytest.mark.parametrize("framework", ["jax", "torch"])
-@pytest.mark.parametrize("problem", OTHERS)
+@pytest.mark.parametrize(
+    ("problem", "framework"),
+    [*((problem, framework) for problem in OTHERS for framework in ("jax", "torch")), ("mlp", "tensorflow")],
+)
 def test_each_scope_of_other_problems_runs_as_often_as_it_should(cli, tmp_path, problem, framework):
     asked = (f"--framework={framework}", f"--problem={problem}", "--mode=forward_backward", *OTHERS[problem])
     record, path = profiled(cli, tmp_path, *asked)
@@ -221,6 +228,25 @@ def test_scopes_of_jax_are_kept_beside_a_cache_of_compiled_programs(cli, tmp_pat
     assert list((tmp_path / "cache").iterdir())
     record, _ = profiled(cli, tmp_path, *case)
     assert record.trace.missing == []
+
+
+def test_a_product_whose_path_tensorflow_loses_has_the_scope_and_the_phase_of_its_result(cli, tmp_path):
+    """XLA puts the axes of a batch of products together, and what is left of the paths is on what follows."""
+    sizes = ("--batch-size=2", "--heads=2", "--seq-len=64", "--head-dim=16", "--mode=forward_backward")
+    record, path = profiled(cli, tmp_path, "--framework=tensorflow", "--problem=attention", *sizes)
+    assert record.trace is not None
+    assert record.trace.complete, record.trace.missing
+    assert record.trace.framework == "tensorflow"
+    rows = work(open_trace(path).events)
+    products = rows[rows["category"] == "gemm"].groupby(["leaf", "phase"], observed=True)["flops"].sum() / STEPS
+    each = 2 * 2 * 2 * 64 * 64 * 16
+    assert products.to_dict() == {
+        (scope, phase): count * each for scope in ("attn_q_k", "attn_att_v") for phase, count in PASSES.items()
+    }
+
+
+PASSES = {"forward": 1, "backward": 2}
+"""Products of a step for each of attention's."""
 
 
 def test_separable_scopes_of_jax_are_pure_products(cli, tmp_path):

@@ -31,7 +31,7 @@ def test_reference_by_hand():
     assert copy["a"].tolist() == b.tolist()
 
 
-@pytest.mark.parametrize("framework", ["jax", "torch", "numpy", "blas"])
+@pytest.mark.parametrize("framework", ["jax", "torch", "tensorflow", "numpy", "blas"])
 def test_each_set_of_inputs_has_the_same_memory_to_write_to_whenever_it_has_its_turn(framework):
     """Memory taken anew for each step would be timed as well."""
     hooks = registry.load(
@@ -48,8 +48,15 @@ def test_each_set_of_inputs_has_the_same_memory_to_write_to_whenever_it_has_its_
     for _ in range(6):
         result = step()
         opened.synchronize(result)
-        result = result["a"] if framework == "blas" else result
-        pointer = {"jax": "unsafe_buffer_pointer", "torch": "data_ptr"}.get(framework)
-        places.append(getattr(result, pointer)() if pointer else result.ctypes.data)
+        places.append(place(framework, result))
     assert places[0] != places[1]
     assert places == places[:2] * 3
+
+
+def place(framework, result):
+    """Where in memory the result of a step lies."""
+    if framework in ("jax", "torch"):
+        return result.unsafe_buffer_pointer() if framework == "jax" else result.data_ptr()
+    if framework == "tensorflow":
+        return np.asarray(memoryview(result.read_value())).ctypes.data
+    return (result["a"] if framework == "blas" else result).ctypes.data

@@ -228,7 +228,9 @@ def test_help_shows_the_options_of_the_problem(cli):
 def test_list_says_what_is_there_and_why_not(cli):
     listed = json.loads(cli("list", "frameworks", "--json").stdout)
     assert {row["name"]: row["available"] for row in listed} == {
-        **dict.fromkeys(("blas", "jax", "numpy", "onednn", "onnxruntime", "openvino", "program", "torch", "toy"), True)
+        **dict.fromkeys(
+            ("blas", "jax", "numpy", "onednn", "onnxruntime", "openvino", "program", "tensorflow", "torch", "toy"), True
+        )
     }
     assert ["meter", "rapl", "framework-benchmarker", "0.1.0", "not", "queried;"] in [
         line.split()[:6] for line in cli("list").stdout.splitlines()

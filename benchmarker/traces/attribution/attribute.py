@@ -85,14 +85,14 @@ def attribute(reading: Reading, known: Collection[str] = ()) -> Attributed:
         "graph": words(how, HOW),
         "shapes": _shapes(events, kind, op_row),
         "scope_id": scope_row,
-        **({} if reading.framework == "jax" else {"scope": words(paths.of[scope_row], paths.texts)}),
+        **({} if reading.is_of_xla else {"scope": words(paths.of[scope_row], paths.texts)}),
     }
     for column in ("program_id", "run"):
         values = events[column].to_numpy()
         columns[column] = np.where(launched & (values < 0), values[launch], values)
     events = events.assign(**columns)
     unmatched_ops = 0
-    if reading.framework == "jax":
+    if reading.is_of_xla:
         events, unmatched_ops = from_programs(events, reading.programs, kind, known)
         events = events.assign(end_ns=completed(events, reading.programs, kind.work))
     else:

@@ -41,6 +41,8 @@ _NOT_SCOPES = {
     "shard_map",
 }
 _LOOPS = {"while"}
+_BACKWARD = "gradient_tape"
+"""What the paths of gradients begin with in TensorFlow, before the scopes of the forward pass."""
 _REMAT = {"rematted_computation", "remat2"}
 
 
@@ -75,12 +77,13 @@ def scope_path(path: str) -> ScopePath:
             start, end = match.end(), end - 1
         token = wrapped[start:end]
         remat = remat or token in _REMAT
+        backward = backward or token == _BACKWARD
         if token in _LOOPS:
             outside = len(scopes)
         last = number == len(tokens) - 1
         # The backward pass of a checkpoint repeats the scopes around it: transpose(jvp(Model))/jvp(Model)/checkpoint.
         repeated = start > 0 and scopes[-1:] == [token]
-        is_scope = token not in _NOT_SCOPES and not token.startswith("branch_")
+        is_scope = token not in _NOT_SCOPES and token != _BACKWARD and not token.startswith("branch_")
         if token and is_scope and not called and not last and not repeated:
             scopes.append(token)
     return ScopePath(tuple(scopes), "remat" if remat else "backward" if backward else "forward", outside)

@@ -88,13 +88,17 @@ _NO_DOT = Dot()
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One HLO instruction; `paths` are its scope paths in the program's source, its own first."""
+    """One HLO instruction; `paths` are its scope paths in the program's source, its own first.
+
+    `made_of` is the type of the op of TensorFlow that it was made of; JAX tells none.
+    """
 
     name: str
     opcode: str
     id: int = 0
     shape: Shape = Shape()
     paths: tuple[str, ...] = ()
+    made_of: str = ""
     source: str = ""
     target: str = ""
     config: str = ""
@@ -106,6 +110,8 @@ class Instruction:
 
 REWRITTEN = {"convolution": "/conv_general_dilated", "dot": "/dot_general"}
 """Products that XLA's CPU compiler may replace by others without a path, and how the path ends on what follows."""
+_OPS_REWRITTEN = {"convolution": ("Conv", "DepthwiseConv"), "dot": ("BatchMatMul", "Einsum", "MatMul")}
+"""How the types of the ops of TensorFlow begin that are such products; its paths end in any name."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +178,8 @@ class Program:
                 if any(each.opcode == opcode for each in within):
                     continue
                 for each in within:
-                    if each.paths and each.paths[0].endswith(REWRITTEN[opcode]):
+                    is_product = each.made_of.startswith(_OPS_REWRITTEN[opcode])
+                    if each.paths and (is_product or each.paths[0].endswith(REWRITTEN[opcode])):
                         return each.paths[0]
                 if not user.paths and user.id not in seen:
                     seen.add(user.id)
@@ -399,7 +406,7 @@ def _instruction(proto: memoryview) -> Instruction:
             if number == 3:
                 found["shape"] = _shape(value)
             elif number == 7:
-                found["paths"], found["source"] = _metadata(value)
+                found["paths"], found["source"], found["made_of"] = _metadata(value)
             elif number == 16:
                 found["kernel_output_feature"] = next((v for n, v in fields(value) if n == 4 and isinstance(v, int)), 0)
             elif number == 30:
@@ -435,15 +442,17 @@ def _shape(proto: memoryview, depth: int = 0) -> Shape:
     return Shape(tuple(dimensions), bits, tuple(parts), dtype, order)
 
 
-def _metadata(proto: memoryview) -> tuple[tuple[str, ...], str]:
-    """Paths and source line of an instruction; one made from several has all their paths, separated by `;`."""
+def _metadata(proto: memoryview) -> tuple[tuple[str, ...], str, str]:
+    """Paths, source line and type of an instruction; one made from several has all their paths, separated by `;`."""
     paths: tuple[str, ...] = ()
-    file, line = "", 0
+    file, line, made_of = "", 0, ""
     for number, value in fields(proto):
-        if number == 2:
+        if number == 1:
+            made_of = text(value)
+        elif number == 2:
             paths = tuple(path for path in text(value).split(";") if path)
         elif number == 3:
             file = PurePath(text(value)).name
         elif number == 4 and isinstance(value, int):
             line = value
-    return paths, f"{file}:{line}" if file else ""
+    return paths, f"{file}:{line}" if file else "", made_of

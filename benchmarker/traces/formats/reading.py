@@ -52,6 +52,11 @@ class Reading:
     world_size: int | None = None
     device_names: tuple[str, ...] = ()
 
+    @property
+    def is_of_xla(self) -> bool:
+        """Whether programs of XLA tell the scope and the phase of each op, not the events around it."""
+        return self.framework in ("jax", "tensorflow")
+
 
 def divided_cpu(device: np.ndarray, ordinal: np.ndarray, ops: np.ndarray, interned: Texts) -> np.ndarray:
     """The device of each row, as the number of a text; the ops of a CPU that is divided are on `cpu:0`, `cpu:1`, ...

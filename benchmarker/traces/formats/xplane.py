@@ -1,4 +1,4 @@
-"""XPlane files, as JAX's profiler writes them: planes of lines of events, and the HLO of each program.
+"""XPlane files of JAX's and TensorFlow's profilers: planes of lines of events, and the HLO of each program.
 
 Field numbers are those of tsl/profiler/protobuf/xplane.proto.
 """
@@ -50,6 +50,8 @@ _NUMBERED = re.compile(r"\((\d{1,20})\)$")
 _END = "end: "
 """What precedes the op's name in the CPU's marker of an op's completion."""
 _NOISE = "ThreadpoolListener::"
+_OF_TENSORFLOW = "a_inference_"
+"""How the names of programs begin that are made of functions of TensorFlow; those of JAX begin with `jit_`."""
 
 _NUMBERS = ("program_id", "run_id", "correlation_id", "step_num", "device_ordinal", "_p", "_c")
 _TEXTS = {"hlo_op": "hlo_op", "name": "name_path", "kernel_details": "kernel_details"}
@@ -97,7 +99,9 @@ def read(content: bytes) -> Reading:
         lost.append(f"{count(timeless, 'event has', 'events have')} no valid time")
     notes = [_report(value) for number, value in top if number == _WARNINGS]
     table = _table([part.columns for part in parts], interned)
-    return Reading("xplane", "jax", table, programs, lost=tuple(lost), notes=tuple(notes))
+    is_tensorflow = any(program.name.startswith(_OF_TENSORFLOW) for program in programs.values())
+    framework = "tensorflow" if is_tensorflow else "jax"
+    return Reading("xplane", framework, table, programs, lost=tuple(lost), notes=tuple(notes))
 
 
 def _report(value: memoryview) -> str:

@@ -40,6 +40,8 @@ from benchmarker.traces.attribution.instructions import ScopePath, leaf, scope_p
         ("jit(f)/q(k/v/dot", (), "forward"),
         ("jit(f)/q)/attn/dot", ("q)", "attn"), "forward"),
         ("jit(f)/name (with spaces)/dot", ("name (with spaces)",), "forward"),
+        ("attn_q_k/MatMul", ("attn_q_k",), "forward"),
+        ("gradient_tape/attn_q_k/MatMul/MatMul_1", ("attn_q_k", "MatMul"), "backward"),
         ("jit(f)/attn/", ("attn",), "forward"),
         ("//", (), "forward"),
         ("jit(f)/'; DROP TABLE x; --/<b>/dot", ("'; DROP TABLE x; --", "<b>"), "forward"),

@@ -332,6 +332,12 @@ def test_a_rewritten_product_with_a_single_row_left_its_path_on_what_follows():
         ],
     )
     assert fused.path_of_result(fused.instructions["x"]) == path
+    # TensorFlow's paths end in any name, and it tells the type of the op.
+    named = "gradient_tape/attn_q_k/product/MatMul_1"
+    for of, found in (("BatchMatMulV2", named), ("Einsum", named), ("Mul", "")):
+        made = (7, message((1, of), (2, named)))
+        batched = parse(x, instruction("b", "bitcast", 3, shape(2), [1], [], "", made))
+        assert batched.path_of_result(batched.instructions["x"]) == found
     # Another op of the result says nothing of the product.
     added = parse(x, instruction("a", "add", 3, shape(2), [1], [], "jit(f)/attn_qkv/add"))
     assert added.path_of_result(added.instructions["x"]) == ""

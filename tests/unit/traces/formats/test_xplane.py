@@ -96,6 +96,12 @@ def test_numbers_of_any_sign_and_kind():
     assert list(found.programs) == [-5]
 
 
+def test_programs_tell_jax_from_tensorflow():
+    for name, framework in (("jit_f", "jax"), ("a_inference_forward_7__.1", "tensorflow")):
+        metadata = Plane("/host:metadata").program(f"{name}(3)", proto(name, 3, main=[]))
+        assert xplane.read(space(metadata)).framework == framework
+
+
 def test_names_of_programs():
     metadata = Plane("/host:metadata")
     for name in ("jit_f(3)", "odd((1)(4)", "none", "(", "()", "(x)", f"long({'1' * 5000})", "(5) "):
