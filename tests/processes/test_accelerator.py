@@ -56,12 +56,23 @@ def test_it_is_preferred_and_each_block_ends_when_it_is_idle(played):
     assert min(record["blocks"]["duration_ns"]) >= 50e6  # about a thousand times as long as it takes to synchronise
 
 
+def test_what_arrives_there_is_what_was_sent(played):
+    of_transfer = ("--problem=transfer", "--bytes=4096", "--direction=round_trip")
+    record = measured(played("run", "--framework=torch", *of_transfer, "--power=none", "--blocks=2", "--json"))
+    assert (record["case"]["device"], record["check"]["ok"]) == ("played", True)
+    assert record["metrics"]["transfer_bytes_per_s"]["value"] > 0
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (("--problem=gpt2", "--precision=mixed_bf16"), "played (Played One) does not support mixed_bf16 in torch"),
         (("--problem=gemm", "--precision=tf32"), "played (Played One) does not support tf32 in torch"),
         (("--problem=gpt2", "--mode=training", "--devices=2"), "--devices=2: torch sees 1 played (Played One) here"),
+        (
+            ("--problem=transfer", "--memory=pinned"),
+            "transfer in torch does not support --memory=pinned with --device=pl",
+        ),
         (("--problem=gemm", "--device=xpu"), "reports no device 'xpu' here; it reports: played, cpu"),
     ],
 )

@@ -1,6 +1,6 @@
 """Transfers in PyTorch: `Tensor.copy_` between tensors that are allocated once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import torch
@@ -14,8 +14,18 @@ from benchmarker_problems.transfer.steps import workload
 
 @hookimpl
 def describe_workload() -> Support:
-    """Return the precisions; pinned memory needs a device other than the CPU."""
-    return Support(PRECISIONS_DONE, exclusions=(ON_A_CPU,))
+    """Return the precisions; pinned memory needs a device other than the CPU, whose backend has such memory."""
+    return Support(PRECISIONS_DONE, exclusions=(ON_A_CPU, *_unpinned()))
+
+
+def _unpinned() -> Iterator[Mapping[str, str]]:
+    """Yield the accelerator, unless memory is pinned for it; CUDA and ROCm always have such memory."""
+    accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    if accelerator and accelerator.type != "cuda":
+        try:
+            torch.zeros(1).pin_memory()
+        except RuntimeError:
+            yield {"memory": "pinned", "device": accelerator.type}
 
 
 def to_host(x: Tensor) -> np.ndarray:
