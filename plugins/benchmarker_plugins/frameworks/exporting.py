@@ -5,12 +5,14 @@ the runtime in the memory of PyTorch's tensors, and results are read in that of 
 axes in the order of memory: where PyTorch has another, such as with the channels last, the model transposes.
 """
 
+import json
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
+from itertools import groupby
 from pathlib import Path
 from typing import Any, ParamSpec, Self, TypeVar, cast
 
@@ -19,7 +21,7 @@ from torch import Tensor, nn
 from torch.fx.traceback import preserve_node_meta
 from torch.utils import _pytree as trees
 
-from benchmarker import Framework, StepMarker, UserError, scratch
+from benchmarker import StepMarker, UserError, scratch
 from benchmarker_plugins.frameworks.torch import SCOPE, Entered, TorchFramework
 
 _P = ParamSpec("_P")
@@ -84,6 +86,34 @@ class _Exported(nn.Module):
         return self.returned.dense(self.function(*self.given.value(dense)))
 
 
+@dataclass(frozen=True)
+class Ran:
+    """What ran: a node, an op in a scope, or a whole step; begin and end in µs."""
+
+    name: str
+    begin_us: float
+    end_us: float
+    scope: Entered | None = None
+
+
+def write_profile(folder: Path, steps: Iterable[tuple[Ran, Sequence[Ran]]]) -> None:
+    """Write steps and the nodes of each, in order, as a trace of one thread; nodes of a scope are together in it."""
+    written = []
+    for step, nodes in steps:
+        written.append(_event("user_annotation", step))
+        for scope, group in groupby(nodes, key=lambda node: node.scope):
+            of_scope = [*group]
+            if scope:
+                written.append(_event("user_annotation", Ran(scope.name, of_scope[0].begin_us, of_scope[-1].end_us)))
+            written += [_event("cpu_op", node) for node in of_scope]
+    Path(folder, "trace.json").write_text(json.dumps({"traceEvents": written}))
+
+
+def _event(category: str, ran: Ran) -> dict[str, Any]:
+    times = {"ts": ran.begin_us, "dur": ran.end_us - ran.begin_us}
+    return {"ph": "X", "cat": category, "name": ran.name, "pid": 0, "tid": 0, **times}
+
+
 def _scopes(program: torch.onnx.ONNXProgram) -> dict[str, Entered]:
     """Return the scope of each node and of each of its results, by their names; of those that are in one."""
     found: dict[str, Entered] = {}
@@ -142,7 +172,6 @@ class ExportingFramework(TorchFramework):
         return self.own_threads
 
     @contextmanager
+    @abstractmethod
     def profile(self, folder: Path) -> Iterator[StepMarker]:
-        """Raise `UserError`: PyTorch's profiler does not see what a runtime does."""
-        with Framework.profile(self, folder) as marker:
-            yield marker
+        """Write a profile of what the runtime does, which PyTorch's profiler does not see."""

@@ -4,7 +4,7 @@ import json
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from itertools import accumulate, groupby
+from itertools import accumulate
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,7 +16,7 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 from torch import Tensor
 
 from benchmarker import PRECISIONS, Device, Framework, FrameworkInfo, Profiling, StepMarker, UserError, hookimpl
-from benchmarker_plugins.frameworks.exporting import ExportingFramework, Run, exporters
+from benchmarker_plugins.frameworks.exporting import ExportingFramework, Ran, Run, exporters, write_profile
 from benchmarker_plugins.frameworks.torch import Entered
 
 PROVIDER = "CPUExecutionProvider"
@@ -126,16 +126,15 @@ class OnnxRuntime(ExportingFramework):
         self.folder.cleanup()
         runs = [event for event in events if event["name"] == "model_run"][-len(numbers) :]
         nodes = [event for event in events if event.get("cat") == "Node" and event["ts"] >= runs[0]["ts"]]
-        written = []
+        steps = []
         for number, run in zip(numbers, runs, strict=True):
-            written.append(_slice("user_annotation", f"ProfilerStep#{number}", run, run))
-            ran = [node for node in nodes if run["ts"] <= node["ts"] < run["ts"] + run["dur"]]
-            for scope, group in groupby(zip(self._entered(ran), ran, strict=True), key=lambda pair: pair[0]):
-                of_scope = [node for _, node in group]
-                if scope:
-                    written.append(_slice("user_annotation", scope.name, of_scope[0], of_scope[-1]))
-                written += [_slice("cpu_op", f"onnx::{node['args']['op_name']}", node, node) for node in of_scope]
-        Path(folder, "trace.json").write_text(json.dumps({"traceEvents": written}))
+            of_run = [node for node in nodes if run["ts"] <= node["ts"] < run["ts"] + run["dur"]]
+            ran = [
+                _ran(f"onnx::{node['args']['op_name']}", node, scope)
+                for scope, node in zip(self._entered(of_run), of_run, strict=True)
+            ]
+            steps.append((_ran(f"ProfilerStep#{number}", run), ran))
+        write_profile(folder, steps)
 
     def _entered(self, ran: Sequence[Mapping[str, Any]]) -> list[Entered | None]:
         """Return the scope of each node that ran; one that is in none is in that which is both before and after it."""
@@ -163,7 +162,5 @@ def _scopes(model: Path, scopes: Mapping[str, Entered]) -> dict[str, list[Entere
     return found
 
 
-def _slice(category: str, name: str, first: Mapping[str, Any], last: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an event from the begin of one to the end of another, in one thread."""
-    duration = last["ts"] + last["dur"] - first["ts"]
-    return {"ph": "X", "cat": category, "name": name, "pid": 0, "tid": 0, "ts": first["ts"], "dur": duration}
+def _ran(name: str, event: Mapping[str, Any], scope: Entered | None = None) -> Ran:
+    return Ran(name, event["ts"], event["ts"] + event["dur"], scope)
