@@ -1,8 +1,12 @@
 import numpy as np
 import pytest
+from support.checks import ability_of, checked
+from support.models import profiled_names, torch_workload
 
 from benchmarker import PRECISIONS, UserError
+from benchmarker.api.case import CaseRequest
 from benchmarker.hooks import registry
+from benchmarker.planning.cases import make_case
 
 problem = registry.problem("gemm")
 PARAMS = problem(m=96, n=80, k=64, batch_size=3, transpose_a=True)
@@ -15,6 +19,38 @@ def test_cost_by_hand():
     assert small.cost("forward_backward", "fp64").flops == 180
     assert small.cost("forward_backward", "fp64").bytes == 8 * 2 * (10 + 15 + 6)
     assert small.cost("inference", "int8").bytes == 10 + 15 + 4 * 6
+
+
+@pytest.mark.parametrize("framework", ["jax", "numpy", "onnxruntime", "torch"])
+@pytest.mark.parametrize("m", [1, 8, 40])
+def test_products_of_linear_layers_are_right(framework, m):
+    pytest.importorskip(framework)
+    ability = ability_of("gemm", framework)
+    asked = CaseRequest(problem="gemm", device="cpu", params={"m": m, "transpose_b": True, "linear": True})
+    checks, _ = checked(make_case(asked, problem, framework, ability), ["inference"])
+    assert checks["inference"].ok, checks
+
+
+def test_a_linear_layer_of_few_rows_packs_its_weights_before_the_first_step(monkeypatch):
+    torch = pytest.importorskip("torch")
+    if not torch.backends.mkl.is_available():
+        pytest.skip("this PyTorch has no MKL")
+    size = problem(m=8, n=24, k=16, transpose_b=True, linear=True)
+    workload = torch_workload("gemm", size, "inference")
+    names = profiled_names(workload)
+    assert "mkl::_mkl_linear" in names
+    assert "mkl::_mkl_reorder_linear_weight" not in names
+
+
+def test_what_a_linear_layer_cannot_do_is_refused():
+    with pytest.raises(ValueError, match="transpose_b=true"):
+        problem(linear=True)
+    linear = problem(transpose_b=True, linear=True)
+    assert linear.title("inference") == "GEMM 1024×1024×1024 NT linear"
+    with pytest.raises(UserError, match="--mode=inference"):
+        linear.refuse("forward_backward")
+    with pytest.raises(UserError, match="omit --linear"):
+        linear.numerics("inference", "int8")
 
 
 def test_backward_is_the_derivative():

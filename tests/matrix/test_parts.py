@@ -96,6 +96,12 @@ def test_the_pieces_of_a_decoder_are_all_of_its_flops(name, params):
     assert len(set(scopes)) == len(scopes)
 
 
+def test_products_of_a_phase_are_those_of_linear_layers():
+    for params, is_linear in ((DECODE, True), ({}, False)):
+        products = [piece.options for piece in PROBLEMS["gpt2"](**params).pieces() if piece.problem == "gemm"]
+        assert [options.get("linear", False) for options in products] == [is_linear] * 5
+
+
 def test_attention_to_a_cache_is_measured_at_the_mean_position_with_its_room():
     made = PROBLEMS["llama"](size="tinyllama-1.1b", phase="decode", depth=20, new_tokens=4, seq_len=64, batch_size=3)
     (piece,) = (piece for piece in made.pieces() if piece.problem == "attention")

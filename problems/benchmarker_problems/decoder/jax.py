@@ -24,9 +24,10 @@ from benchmarker_problems.attention.jax import (
     recomputes_scores,
 )
 from benchmarker_problems.decoder import RMS_NORM_EPS, Decoder
+from benchmarker_problems.gemm.jax import product_by_output
 from benchmarker_problems.generation import jax as generation
 from benchmarker_problems.generation.jax import NO_FUSED_CACHE
-from benchmarker_problems.layers.jax import cross_entropy, devices_along, product_by_output, rope, rows_from, summing
+from benchmarker_problems.layers.jax import cross_entropy, devices_along, rope, rows_from, summing
 from benchmarker_problems.layers.reference import rope_tables
 from benchmarker_problems.parallel import by_device, in_order
 from benchmarker_problems.parallel.jax import division

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import PRECISIONS, Cost, Data, Mode, Precision, Problem, UserError, hookimpl
+from benchmarker import FLOATS, PRECISIONS, Cost, Data, Mode, Precision, Problem, UserError, hookimpl
 from benchmarker_problems import fp8
 from benchmarker_problems.gemm import slices
 
@@ -52,13 +52,29 @@ class Gemm(Problem):
         Literal["normal", "wide"],
         Meta(description="entries: normal, or wide: times exp(5·N(0, 1)), which tells fp64 from its emulation"),
     ] = "normal"
+    linear: Annotated[
+        bool,
+        Meta(
+            description="multiply as the framework's linear layers do in text generation: B holds weights by output "
+            "(--transpose-b), which the framework may have packed before"
+        ),
+    ] = False
+
+    def __post_init__(self) -> None:
+        if self.linear and (self.transpose_a or not self.transpose_b or self.batch_size > 1):
+            raise ValueError("linear=true needs transpose_b=true, transpose_a=false and batch_size=1")
+
+    def refuse(self, mode: Mode) -> None:
+        """Refuse gradients of weights that are packed."""
+        if self.linear and mode != "inference":
+            raise UserError("--linear needs --mode=inference: packed weights have no gradient")
 
     def title(self, mode: Mode) -> str:
-        """Return M×N×K, as in BLAS which of A and B are transposed, if any, and a wide range: `GEMM 16×96×96 NT`."""
+        """Return M×N×K, as in BLAS which of A and B are transposed, and other options: `GEMM 16×96×96 NT`."""
         layout = "".join("NT"[each] for each in (self.transpose_a, self.transpose_b))
         batch = f" B={self.batch_size}" * (self.batch_size > 1)
         backward = " fwd+bwd" * (mode == "forward_backward")
-        wide = " wide" * (self.range == "wide")
+        wide = " wide" * (self.range == "wide") + " linear" * self.linear
         return f"GEMM{batch} {self.m}×{self.n}×{self.k}{f' {layout}' * ('T' in layout)}{wide}{backward}"
 
     @property
@@ -67,7 +83,10 @@ class Gemm(Problem):
         return {"a": -2 if self.transpose_a else -1, "b": -1 if self.transpose_b else -2}
 
     def numerics(self, mode: Mode, precision: str) -> Precision:
-        """Return the types of the precision; raises `UserError` if it cannot hold the entries, or sums of slices."""
+        """Return the types of the precision; raises `UserError` if it cannot hold the entries, or sums of slices.
+
+        Of `linear` layers, only weights of floating-point numbers are here.
+        """
         types = PRECISIONS[precision]
         if self.range == "wide" and precision in NARROW:
             raise UserError(
@@ -75,6 +94,8 @@ class Gemm(Problem):
             )
         if types.slices:
             slices.require_exact(self.k)
+        if self.linear and precision not in FLOATS:
+            raise UserError(f"linear layers have no {precision} here; omit --linear")
         return types
 
     def scopes(self, mode: Mode) -> Mapping[str, int]:

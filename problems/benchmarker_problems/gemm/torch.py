@@ -15,6 +15,7 @@ from benchmarker_problems.fp8 import SCALED
 from benchmarker_problems.fp8 import torch as fp8
 from benchmarker_problems.gemm import INPUTS, OUTPUTS, SLICED, Gemm, transposed
 from benchmarker_problems.gemm import slices as by_slices
+from benchmarker_problems.layers.torch import product as linear_product
 
 NOT_ON_GPUS = (
     *({"precision": name, "device": "cuda"} for name in SCALED if name != "fp8_e4m3"),
@@ -79,10 +80,13 @@ def build_workload(framework: TorchFramework, case: Case, problem: Gemm, data: D
             return tuple(fp8.scaled(framework.put(batch[name]), types, dtype, axis) for name, axis in axes)
         return tuple(framework.put(batch[name], dtype) for name in INPUTS[case.mode])
 
-    batches = cycle([put(batch) for batch in data.batches])
+    on_device = [put(batch) for batch in data.batches]
+    batches = cycle(on_device)
 
     def product(a: Any, b: Any) -> Tensor:
         with scope("gemm"):
+            if problem.linear:
+                return linear_product(a, b)
             return multiply(transposed(a, problem.transpose_a), transposed(b, problem.transpose_b))
 
     def forward(a: Any, b: Any) -> tuple[Tensor, ...]:
@@ -96,7 +100,13 @@ def build_workload(framework: TorchFramework, case: Case, problem: Gemm, data: D
     function = framework.compiled(forward if case.mode == "inference" else forward_backward, case.compile)
 
     def step() -> tuple[Tensor, ...]:
-        return function(*next(batches))
+        with torch.inference_mode(problem.linear):
+            return function(*next(batches))
+
+    if problem.linear and not case.compile:
+        with torch.inference_mode():
+            for inputs in on_device:  # packs the weights
+                linear_product(*inputs)
 
     def outputs(result: tuple[Tensor, ...]) -> Mapping[str, np.ndarray]:
         return {name: value.cpu().double().numpy() for name, value in zip(OUTPUTS, result, strict=False)}

@@ -1,7 +1,7 @@
 """What decoders have in common: training on several devices, and text generation with a cache of keys and values."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Annotated, Any, ClassVar, Self
@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import PRECISIONS, Collective, Cost, Data, Divides, Mode, Precision, UserError
+from benchmarker import PRECISIONS, Collective, Cost, Data, Divides, Mode, Piece, Precision, UserError
 from benchmarker_problems.generation import (
     PAGE,
     Generation,
@@ -146,6 +146,14 @@ class LanguageModel(Transformer, Divides, Generation):
             loss=Stage(head_rows, (Moved("loss", self.vocab_size),)),
             weight_type=self.weight_type,
         )
+
+    def pieces(self) -> Sequence[Piece]:
+        """Return what of a step other problems measure alone; in a phase, weights are stored by output."""
+        of_phase = {} if self.phase == "none" else {"transpose_b": True, "linear": True}
+        return [
+            replace(piece, options={**piece.options, **of_phase}) if piece.problem == "gemm" else piece
+            for piece in super().pieces()
+        ]
 
     def attention(self, each: Pass) -> tuple[Layer, ...]:
         """Return causal attention in a pass, and writing the cache in a phase."""

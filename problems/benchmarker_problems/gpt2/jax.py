@@ -15,16 +15,11 @@ from jax import Array
 from benchmarker import PRECISIONS, Case, Data, Engine, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.jax import AXIS, DTYPES, JaxFramework
 from benchmarker_problems.attention.jax import FUSED_EXCLUSIONS, Attend, Kernel, fused_kernel, recomputes_scores
+from benchmarker_problems.gemm.jax import product_by_output
 from benchmarker_problems.generation import jax as generation
 from benchmarker_problems.generation.jax import NO_FUSED_CACHE
 from benchmarker_problems.gpt2 import LAYER_NORM_EPS, Gpt2
-from benchmarker_problems.layers.jax import (
-    TransformerBlock,
-    cross_entropy,
-    devices_along,
-    product_by_output,
-    rows_from,
-)
+from benchmarker_problems.layers.jax import TransformerBlock, cross_entropy, devices_along, rows_from
 from benchmarker_problems.parallel import STRATEGIES, by_device, in_order
 from benchmarker_problems.parallel.jax import division
 from benchmarker_problems.quantization.jax import dense

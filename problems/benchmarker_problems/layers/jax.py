@@ -15,18 +15,8 @@ import optax
 from jax import Array
 
 from benchmarker_problems.attention.jax import Attend, Kernel, attend
+from benchmarker_problems.gemm.jax import product_by_output
 from benchmarker_problems.layers import Impl
-
-FEW_ROWS = 16
-"""Up to so many rows, XLA's CPU compiler multiplies faster if the weights, stored by output, are the left operand."""
-
-
-def product_by_output(x_I: Array, weights_OI: Array) -> Array:
-    """Return x·weightsᵀ, [..., O]."""
-    rows = x_I.size // x_I.shape[-1]
-    if rows > FEW_ROWS:
-        return jnp.einsum("...I,OI->...O", x_I, weights_OI)
-    return (weights_OI @ x_I.reshape(rows, -1).T).T.reshape(*x_I.shape[:-1], -1)
 
 
 class DenseByOutput(nn.Module):

@@ -10,7 +10,7 @@ from jax import Array
 
 from benchmarker import PRECISIONS, Case, Data, Mode, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
-from benchmarker_problems.layers.jax import product_by_output
+from benchmarker_problems.gemm.jax import product_by_output
 from benchmarker_problems.mlp import PRECISIONS_DONE, Mlp
 
 Weights = Mapping[str, Array]
