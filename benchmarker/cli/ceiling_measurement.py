@@ -15,7 +15,7 @@ from benchmarker.hooks import registry
 from benchmarker.planning.ceiling_search import quick_ceilings_of, resources, search, surveys
 from benchmarker.records import ceilings
 from benchmarker.records.ceilings import computed_in
-from benchmarker.running.ceilings import survey, survey_s
+from benchmarker.running.ceilings import expected_s, survey, survey_s
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,7 +48,7 @@ def plan_of(names: Sequence[str], precisions: Sequence[str], where: Mapping[str,
 def measure_quickly(
     names: Sequence[str], precisions: Sequence[str], where: Mapping[str, Any]
 ) -> tuple[Plan, list[Record], list[Ceiling]]:
-    """Measure ceilings in a minute for each precision, and store them; returns the search that they are a part of."""
+    """Measure ceilings quickly, and store them; returns the search that they are a part of."""
     begun_s = time.monotonic()
     plan = plan_of(names, precisions, where)
     with Progress() as progress:
@@ -59,7 +59,7 @@ def measure_quickly(
         sizes = sum(len(one.cases) for one in planned)
         progress.say(
             f"trying {count(sizes, 'size')} in {count(len(planned), 'process', 'processes')}: "
-            f"at most about {duration_text(most_s)}"
+            f"about {duration_text(expected_s(planned, most_s))}"
         )
         records = survey(planned, most_s, progress)
     quick = quick_ceilings_of(records)

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 Method = Literal["quick", "thorough"]
 Resource = Literal["compute", "memory", "matvec", "matvec_8", "matvec_small", "matvec_8_small"]
 VARIABLE = "BENCHMARKER_CEILINGS"
-ABOUT = "about a minute"
-"""How long a quick measurement takes in one precision."""
+ABOUT = "a few minutes"
+"""How long a quick measurement takes in one precision, in all frameworks."""
 MATVEC_ROWS: dict[Resource, int] = {"matvec": 1, "matvec_8": 8}
 """Rows of x in the products y = x·W that measure how fast a matrix of weights is read."""
 SMALL: dict[Resource, Resource] = {"matvec": "matvec_small", "matvec_8": "matvec_8_small"}

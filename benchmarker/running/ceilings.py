@@ -32,6 +32,8 @@ from benchmarker.worker.protocol import Event, Task
 
 SURVEY_S = 55.0
 """Seconds, for each precision, after which no further size is begun."""
+REQUIRED_S = 5.0
+"""Seconds that a size is expected to take which is measured however late it is."""
 SURVEY_TIMEOUT_S = 300.0
 """Time limit of each process, s."""
 
@@ -98,7 +100,8 @@ def survey(planned: Sequence[Survey], most_s: float, listener: Listener) -> list
         for number, plan in enumerate(planned):
             left_s = max(0.0, end_s - time.monotonic())
             most_s = left_s / (len(planned) - number)
-            begin = partial(_begin, listener, f"[{number + 1}/{len(planned)}] {plan.framework}", plan, end_s)
+            title = f"[{number + 1}/{len(planned)}] {plan.framework}"
+            begin = partial(_begin, listener, title, plan, planned[number + 1 :], end_s)
             begin(0)
             new = _survey_one(plan, most_s, folder / f"log{number}", begin, listener.on_event)
             listener.end(new)
@@ -106,8 +109,13 @@ def survey(planned: Sequence[Survey], most_s: float, listener: Listener) -> list
     return records
 
 
-def _begin(listener: Listener, title: str, plan: Survey, end_s: float, number: int) -> None:
-    left_s = max(0.0, end_s - time.monotonic())
+def expected_s(planned: Sequence[Survey], most_s: float, done: int = 0) -> float:
+    """Seconds that surveys should take, the first `done` sizes excepted: longer than `most_s` if they must be."""
+    return max(most_s, REQUIRED_S * max(0, sum(plan.required for plan in planned) - done))
+
+
+def _begin(listener: Listener, title: str, plan: Survey, later: Sequence[Survey], end_s: float, number: int) -> None:
+    left_s = expected_s([plan, *later], end_s - time.monotonic(), min(number, plan.required))
     listener.begin(f"{title}, size {number + 1} of {len(plan.cases)}", plan.cases[number], left_s)
 
 

@@ -46,7 +46,7 @@ def command(
 
     It measures launches in each framework, copies between host and device, and loads from each cache of the CPU, as the
     problems `launch`, `transfer` and `latency`, and then the ceilings in fp32 that are not known yet. This takes about
-    5 minutes on a CPU, and 20 with a GPU.
+    8 minutes on a CPU, and 20 with a GPU.
 
     Values are medians over trials, with 95% intervals; those of a ceiling are its LOW and HIGH. What makes one doubt
     them stands below.

@@ -90,8 +90,8 @@ def command(
     It also measures in bytes/s how fast products of one row (matvec) and of eight rows (matvec_8) read a weight matrix,
     which limits text generation; matvec_small and matvec_8_small do so for small matrices.
 
-    This takes about a minute for each precision: one process for each framework tries a few sizes, and the fastest of
-    each kind is the ceiling; LOW and HIGH are the slowest and the fastest of its timed blocks.
+    This takes about half a minute for each framework and precision: one process for each framework tries a few sizes,
+    and the fastest of each kind is the ceiling; LOW and HIGH are the slowest and the fastest of its timed blocks.
 
     With --thorough, more sizes are tried, and the fastest of each kind is measured again in --trials fresh processes.
     The ceiling is the median of these; LOW and HIGH are their minimum and maximum. It replaces a quick one.

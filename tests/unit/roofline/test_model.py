@@ -73,7 +73,7 @@ def test_ceilings_are_of_the_same_device_precision_and_threads():
     assert known_ones.lacking(record) is None
     assert "`benchmarker ceilings --precision=fp64`" in known_ones.lacking(make_record(case={"precision": "fp64"}))
     assert known_ones.lacking(make_record(case={"threads": 1})).endswith(
-        "`benchmarker ceilings --precision=fp32 --threads=1` (about a minute)"
+        "`benchmarker ceilings --precision=fp32 --threads=1` (a few minutes)"
     )
 
 

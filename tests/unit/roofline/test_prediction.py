@@ -349,7 +349,7 @@ def test_the_size_of_the_memory_can_be_given(command):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "no ceiling is known: add --measure (about a minute), give --ceilings=FILE of another machine, or give"),
+        ((), "no ceiling is known: add --measure (a few minutes), give --ceilings=FILE of another machine, or give"),
         (("--measure", *VENDOR), "--measure is for this machine"),
         (("--ceilings=none.json",), "cannot read none.json: No such file"),
         (("--ceilings=wrong.json",), "cannot read wrong.json: Object missing required field"),

@@ -5,7 +5,7 @@ import pytest
 from support.records import make_record
 
 from benchmarker import Case, UserError
-from benchmarker.planning.ceiling_search import MEASURE, SEARCH, measuring_s
+from benchmarker.planning.ceiling_search import MEASURE, SEARCH, Survey, measuring_s
 from benchmarker.records import store
 from benchmarker.records.plan import make_plan
 from benchmarker.records.record import CostPart, Harness
@@ -111,3 +111,11 @@ def test_without_a_search_there_is_nothing_to_resume(tmp_path):
     (tmp_path / "broken" / store.PLAN).write_text("{")
     with pytest.raises(UserError, match=r"no unfinished search .*; run it without --resume; cannot read"):
         ceilings.measure(SEARCHED, 3, tmp_path, Listener(), resume=True)
+
+
+def test_a_survey_of_many_frameworks_is_expected_to_take_as_long_as_what_it_must_measure():
+    three = [Survey(name, SEARCHED.cases, required=2) for name in ("a", "b", "c")]
+    assert ceilings.expected_s(three[:1], 55.0) == 55
+    assert ceilings.expected_s(three, 12.0) == 6 * ceilings.REQUIRED_S
+    assert ceilings.expected_s(three, -9.0, done=5) == ceilings.REQUIRED_S
+    assert ceilings.expected_s(three[:1], -9.0, done=3) == 0
