@@ -53,6 +53,7 @@ nodes show a b
 ab --framework=numpy --problem=gemm --seconds=0.05 --a=--k=16 --b=--k=64 --max-rounds=2 --power=none
 ladder --framework=numpy --problem=gemm --m=16 --seconds=0.05 --trials=1
 compare a b
+history a b
 pareto a
 table swept --rows=m
 table swept --rows=m --format=html

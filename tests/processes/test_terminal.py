@@ -50,6 +50,7 @@ compare old --by=framework --verbose
 compare old --by=framework --speedup
 compare old --by=precision
 compare one
+history old new
 compare one --verbose --classical
 table old
 table old --rows=problem,mode,d_model,impl --columns=framework,precision --difference=fp32

@@ -24,6 +24,7 @@ SECTIONS = {
     "Compare": {
         "ab": "Compare two configurations until the verdict is clear.",
         "compare": "Compare records: faster, slower, same or undecided.",
+        "history": "Find since when a case is faster or slower.",
         "scaling": "Show how much faster several devices are than one.",
         "ladder": "Show which level of the stack loses how much speed.",
         "fit": "Fit latency and asymptotic rate to times over a size.",
@@ -84,6 +85,7 @@ MEANT = {
     **dict.fromkeys(("bench", "benchmark", "measure", "start"), "run"),
     **dict.fromkeys(("init", "create", "template"), "new"),
     **dict.fromkeys(("diff", "versus", "vs"), "compare"),
+    **dict.fromkeys(("trend", "regressions", "changes"), "history"),
     **dict.fromkeys(("info", "doctor", "system", "machine"), "env"),
     **dict.fromkeys(("plugins", "frameworks", "problems", "metrics"), "list"),
     **dict.fromkeys(("results", "records", "print", "view", "cat"), "show"),

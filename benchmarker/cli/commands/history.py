@@ -1,0 +1,60 @@
+"""`benchmarker history`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from benchmarker.cli.display.output import ALL, Output, output_options
+from benchmarker.cli.options.results import read_cases, results_argument, where_option
+from benchmarker.comparing.history import DATE, history
+from benchmarker.display.history import history_output
+from benchmarker.hooks.metrics import load_metrics
+from benchmarker.library.judging import known_metric, rules_of
+from benchmarker.records import store
+
+
+@click.command("history")
+@results_argument
+@click.option("--problem", metavar="NAME[,NAME...]", help="Only cases of these problems.")
+@where_option
+@click.option(
+    "--by",
+    metavar="PROPERTY",
+    default=DATE,
+    show_default=True,
+    help="What names and orders the points: date, commit, a library such as torch, driver, kernel, ...; or node, "
+    "for a series of each.",
+)
+@click.option("--metric", metavar="NAME", help="Metric of the series, any that `show` prints. [default: the step time]")
+@store.uncollected()
+@output_options(top=ALL)
+def command(
+    results: tuple[Path, ...],
+    problem: str | None,
+    where: tuple[str, ...],
+    by: str,
+    metric: str | None,
+    wide: bool,
+) -> Output:
+    """Find since when a case is faster or slower: change points along time, commits or versions.
+
+    A point is the median over the trials of a case in one run. A change of level is reported with its size, the points
+    between which it lies, and what else of the environment changed there, such as the driver or the node. It is a
+    suspicion until `ab` has measured both sides in turns; the command for that is printed if both can be checked out.
+
+    A series is looked at again with each new run. Fewer than 5% of series of 40 points without a change have any
+    alarm at any time, also if neighbouring points are alike (autocorrelation up to 0.6).
+
+      benchmarker history results/ --problem=gemm --by=commit
+
+    RESULT is a record, the folder of a run, or a folder of runs. The exit status is 1 if a file cannot be read.
+    """
+    cases = read_cases(results, pool=True)
+    if words := [*([f"problem={problem}"] if problem else []), *where]:
+        cases = cases.where(words)
+    rules, derive = rules_of(metric), load_metrics(results)
+    known_metric(rules, derive(cases[0].records[0]))
+    several = history(cases, by, rules.metric, derive)
+    return Output(history_output(several, by, wide=wide), several, 1 if cases.faults else 0)

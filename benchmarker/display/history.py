@@ -1,0 +1,96 @@
+"""Series along time as text: a table with a row for each case, and its changes in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from benchmarker.display.cases import case_columns
+from benchmarker.display.result import Part, Text
+from benchmarker.formatting import count, part, si
+from benchmarker.stats.changes import LEAST
+from benchmarker.tables.table import Column, Shown, Table, interval, number
+
+if TYPE_CHECKING:
+    from benchmarker.comparing.history import Series, Suspicion
+
+COLOURS = {"worse": "red", "better": "green"}
+
+
+def history_output(several: Sequence[Series], by: str, *, wide: bool) -> Iterator[Part]:
+    """Yield the table of all series, and below it each change with what else changed there and how to confirm it."""
+    columns = case_columns([series.case for series in several], wide=wide)
+    yield from columns.shared
+    newest = [series.points[-1] for series in several]
+    last = [series.changes[-1] if series.changes else None for series in several]
+    filled = [
+        *columns.columns,
+        (number("points"), [len(series.points) for series in several]),
+        (number(several[0].metric, several[0].unit, "newest"), [point.value for point in newest]),
+        (number("changes"), [len(series.changes) for series in several]),
+        (Column("last change"), [_last(series) for series in several]),
+        *interval("last change", [(each.low, each.high) if each else None for each in last]),
+        (Column("before"), [each.before if each else "" for each in last]),
+        (Column("after"), [each.after if each else "" for each in last]),
+    ]
+    yield Table.of_columns(filled, drop=["before", "points"], ordered=True)
+    for words, series in zip(columns.words, several, strict=True):
+        for change in series.changes:
+            yield from _change_output(words, series, change, by)
+    yield from _notes(several)
+
+
+def _last(series: Series) -> Shown:
+    """Return the size of the newest change."""
+    if not series.changes:
+        return Shown(None, "too few points" if series.is_short else "none")
+    change = series.changes[-1]
+    return Shown(change.ratio, f"{change.direction} {change.ratio - 1:+.1%}", COLOURS[change.direction])
+
+
+def share(change: Suspicion) -> str:
+    """Return a change with its interval in percent: `+5.1% [4.2, 6.0]`."""
+    return f"{change.ratio - 1:+.1%} [{100 * (change.low - 1):+.1f}, {100 * (change.high - 1):+.1f}]"
+
+
+def _change_output(words: str, series: Series, change: Suspicion, by: str) -> Iterator[Part]:
+    name = f"{words}: " if words else ""
+    where = f"between {by} {change.before} and {change.after} (suspected from {change.seen} on)"
+    if change.before == change.after:
+        one, two = (series.points[at].started_at for at in (change.at - 1, change.at))
+        where = f"between {one} and {two}, {by} {change.after} on both sides"
+    yield Text(f"{name}{change.direction}, {share(change)}, {where}", "  ", COLOURS[change.direction])
+    if change.last > change.first:
+        yield Text(
+            f"  it may lie anywhere between {series.points[change.first - 1].label} and "
+            f"{series.points[change.last].label}",
+            "    ",
+        )
+    also = "; ".join(change.environment)
+    yield Text(f"  also changed there: {also}" if also else "  nothing else that is recorded changed there", "    ")
+    if change.confirm:
+        yield Text("  to confirm it, in the repository:", "    ")
+        yield from (Text(f"    {command}", "      ") for command in change.confirm)
+    else:
+        yield Text(f"  not confirmed: {change.unconfirmed}", "    ")
+
+
+def _notes(several: Sequence[Series]) -> Iterator[Part]:
+    if any(series.changes for series in several):
+        yield Text("note: a change is a suspicion until `ab` has measured both sides in turns", "  ")
+    if short := sum(series.is_short for series in several):
+        yield Text(
+            f"note: {part(short, len(several), 'case', 'has', 'have')} fewer than {LEAST} points, too few to find a "
+            "change",
+            "  ",
+        )
+    if left_out := sum(series.left_out for series in several):
+        yield Text(f"left out: {count(left_out, 'run')} of a case without a value of the metric", "  ")
+    if any(series.trial_deviation is None for series in several):
+        yield Text("note: with a single trial a run, points have no interval; --trials=3 or more give them", "  ")
+
+
+def point_text(value: float, low: float | None, high: float | None, unit: str) -> str:
+    """Return a value with its interval: `4.75 ms [4.70, 4.81]`."""
+    ends = "" if low is None or high is None else f" [{si(low, unit)}, {si(high, unit)}]"
+    return si(value, unit) + ends

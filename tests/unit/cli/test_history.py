@@ -1,0 +1,148 @@
+"""`history`: change points of series of stored records, and what else changed there."""
+
+import json
+import shlex
+
+import msgspec
+import numpy as np
+import pytest
+from support.records import make_record
+
+from benchmarker.files import atomic
+from benchmarker.records.machine import Gpu, SourceFile
+
+STEP = 14
+GPU = Gpu(0, "Card", "GPU-a", "560.1", "9.0", 2**30, 300.0, "off", "off", 0)
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write runs of 3 trials, one a day, with a commit each; from run 14 on, a factor slower; return the folder."""
+
+    def write(runs=24, factor=1.05, change=lambda record, _run: record, name="results", commit="c{:02}"):
+        rng = np.random.default_rng(5)
+        for run in range(runs):
+            day = rng.normal(0, 0.004)
+            for trial in range(3):
+                log = day + rng.normal(0, 0.002) + (np.log(factor) if run >= STEP else 0)
+                case = {"problem": "soft.py", "params": {"function": "fused"}, "source": f"{run:02}" * 32}
+                record = make_record(1e-3 * float(np.exp(log)), run=f"run-{run:02}", trial=trial, case=case)
+                command = "python -m benchmarker run --framework=toy --problem=soft.py --function=fused --n=4"
+                record = msgspec.structs.replace(
+                    record,
+                    trial_id=f"202603{run + 1:02}T000000.{trial:06}-00000000",
+                    started_at=f"2026-03-{run + 1:02}T00:00:00Z",
+                    source=SourceFile("soft.py", f"{run:02}" * 32, commit.format(run)),
+                    command=command,
+                )
+                record = change(record, run)
+                folder = tmp_path / name / record.run_id
+                folder.mkdir(parents=True, exist_ok=True)
+                atomic.write(folder / f"{record.trial_id}.json", atomic.encode(record))
+        return name
+
+    return write
+
+
+def told(done):
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_change_has_its_place_its_size_and_the_commands_that_confirm_it(command, write):
+    (series,) = told(command("history", write(), "--by=commit", "--json"))
+    assert [point["label"] for point in series["points"]] == [f"c{run:02}" for run in range(24)]
+    assert all(point["low"] < point["value"] < point["high"] and point["trials"] == 3 for point in series["points"])
+    (change,) = series["changes"]
+    assert (change["before"], change["after"], change["direction"]) == ("c13", "c14", "worse")
+    assert change["low"] < 1.05 < change["high"] < 1.08
+    assert change["environment"] == []
+    *checkouts, ab = map(shlex.split, change["confirm"])
+    assert checkouts == [
+        ["git", "worktree", "add", "--detach", "../before", "c13"],
+        ["git", "worktree", "add", "--detach", "../after", "c14"],
+    ]
+    assert ab[3:] == [
+        "ab",
+        *("--a=--problem=../before/soft.py", "--b=--problem=../after/soft.py"),
+        *("--framework=toy", "--function=fused", "--n=4"),
+    ]
+
+
+def test_the_table_fits_and_says_that_a_change_is_a_suspicion(command, write):
+    done = command("history", write(), "--by=commit")
+    assert done.returncode == 0, done.stderr
+    assert "worse +5." in done.stdout
+    assert "worse, +5." in done.stdout and "between commit c13 and c14 (suspected from c" in done.stdout
+    assert "also changed" not in done.stdout and "nothing else that is recorded changed there" in done.stdout
+    assert "a change is a suspicion until" in done.stdout
+
+
+def test_a_driver_that_changed_with_the_commit_is_named(command, write):
+    def change(record, run):
+        gpu = msgspec.structs.replace(GPU, driver="570.2") if run >= STEP else GPU
+        return msgspec.structs.replace(record, machine=msgspec.structs.replace(record.machine, gpus=[gpu]))
+
+    (series,) = told(command("history", write(change=change), "--by=commit", "--json"))
+    assert series["changes"][0]["environment"] == ["driver 560.1 → 570.2"]
+    (series,) = told(command("history", "results", "--by=driver", "--json"))
+    (found,) = series["changes"]
+    assert (found["before"], found["after"]) == ("560.1", "570.2")
+    assert found["environment"] == ["commit c13 → c14", f"source {'13' * 6} → {'14' * 6}"]
+
+
+def test_of_the_same_commit_the_commit_is_not_the_cause(command, write):
+    (series,) = told(command("history", write(commit="c"), "--by=commit", "--json"))
+    (change,) = series["changes"]
+    assert (change["before"], change["after"], change["confirm"]) == ("c", "c", [])
+    assert "commit is the same on both sides, so it is not the cause" in change["unconfirmed"]
+    said = command("history", "results", "--by=commit").stdout
+    assert "between 2026-03-14T00:00:00Z and 2026-03-15T00:00:00Z, commit c on both sides" in said
+
+
+def test_uncommitted_changes_cannot_be_checked_out(command, write):
+    (series,) = told(command("history", write(commit="c{:02}+changes"), "--by=commit", "--json"))
+    assert "changes that no commit has" in series["changes"][0]["unconfirmed"]
+
+
+def test_a_higher_rate_is_better(command, write):
+    (series,) = told(command("history", write(), "--metric=samples_per_s", "--json"))
+    assert (series["changes"][0]["direction"], series["better"]) == ("worse", "higher")
+    assert series["changes"][0]["ratio"] == pytest.approx(1 / 1.05, rel=0.01)
+
+
+def test_no_change_and_too_few_points(command, write):
+    (series,) = told(command("history", write(factor=1.0), "--json"))
+    assert series["changes"] == []
+    assert series["points"][0]["label"] == "2026-03-01 00:00"
+    done = command("history", write(runs=5, name="short"))
+    assert "too few points" in done.stdout
+    assert "1 of 1 case has fewer than 8 points" in done.stdout
+
+
+def test_each_node_has_a_series(command, write):
+    def change(record, run):
+        host = "abc"[run % 3]
+        machine = msgspec.structs.replace(record.machine, host=host)
+        return msgspec.structs.replace(record, machine=machine)
+
+    several = told(command("history", write(change=change), "--by=node", "--json"))
+    assert [series["case"]["host"] for series in several] == ["a", "b", "c"]
+    assert [len(series["points"]) for series in several] == [8, 8, 8]
+
+
+def test_versions_are_in_their_own_order(command, write):
+    def change(record, run):
+        software = msgspec.structs.replace(record.software, libraries={"toy": f"1.{24 - run}"})
+        return msgspec.structs.replace(record, software=software)
+
+    (series,) = told(command("history", write(change=change, factor=1 / 1.05), "--by=toy", "--json"))
+    assert [point["label"] for point in series["points"]] == [f"1.{minor}" for minor in range(1, 25)]
+    assert (series["changes"][0]["before"], series["changes"][0]["after"]) == ("1.10", "1.11")
+
+
+def test_an_unknown_property_is_refused_with_those_that_there_are(command, write):
+    done = command("history", write(runs=1), "--by=fan")
+    assert done.returncode == 2
+    assert "--by=fan: the records have no such property; they have: date, " in done.stderr
+    assert "driver" in done.stderr
