@@ -265,7 +265,7 @@ def implementations(library: Plugin) -> list[Plugin]:
 
 
 def trouble(plugin: Plugin) -> str | None:
-    """Return why a plugin cannot be used, or None; this parses its imports but does not import anything.
+    """Return why a plugin cannot be used, or None; this parses its imports, and imports nothing but `find_library`.
 
     A library can be used if one of its implementations can.
     """
@@ -289,6 +289,9 @@ def trouble(plugin: Plugin) -> str | None:
         for name in names:
             if importlib.util.find_spec(name.partition(".")[0]) is None:
                 return _missing(plugin, name)
+    if any(isinstance(node, ast.FunctionDef) and node.name == "find_library" for node in tree.body):
+        missing: str | None = load([plugin.address]).hook.find_library()
+        return missing and f"{plugin.address}: {missing}"
     return None
 
 

@@ -51,6 +51,16 @@ def make_framework(device: str, precision: str, threads: int | None, profiling: 
 
 
 @hookspec(firstresult=True)
+def find_library() -> str | None:
+    """Return why a library that is no Python module cannot be used, in one line with the remedy; None if it can.
+
+    May be implemented by `framework.NAME`, in a module that is quick to import: it is called in the process of the
+    command line, to tell which frameworks can be used.
+    """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
 def define_problem(name: str, path: Path | None) -> type[Problem]:
     """Return the class of the problem, without importing a framework; called when a command names the problem.
 

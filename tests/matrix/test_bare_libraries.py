@@ -15,6 +15,7 @@ import pytest
 import threadpoolctl
 
 from benchmarker import UserError, open_bench
+from benchmarker.hooks import registry
 from benchmarker_plugins.frameworks import blas, onednn
 
 SHAPES = [(9, 17, 33, 1), (9, 17, 33, 2), (1, 5, 7, 3), (1, 5, 7, 1), (5, 1, 7, 1), (5, 7, 1, 1), (1, 1, 1, 1)]
@@ -150,6 +151,16 @@ def test_a_missing_onednn_is_one_line_with_the_command_that_installs_it(monkeypa
     ) as refused:
         onednn.Library(None)
     assert "\n" not in str(refused.value)
+
+
+def test_a_missing_onednn_is_no_framework_that_can_be_used(monkeypatch):
+    assert registry.trouble(registry.find("framework.onednn")) is None
+    assert "onednn" in registry.available("gemm")
+    monkeypatch.setattr(onednn, "_FILE", "libmissing.so.3")
+    assert registry.trouble(registry.find("framework.onednn")).startswith("framework.onednn: cannot load oneDNN: ")
+    assert "onednn" not in registry.available("gemm")
+    monkeypatch.setenv("BENCHMARKER_ONEDNN", ctypes.util.find_library("m"))
+    assert "is not oneDNN of version 3" in registry.trouble(registry.find("framework.onednn"))
 
 
 def told_with(variables):

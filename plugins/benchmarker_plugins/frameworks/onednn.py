@@ -95,6 +95,22 @@ def make_framework(threads: int | None) -> Framework:
     return OnednnFramework(library)
 
 
+@hookimpl
+def find_library() -> str | None:
+    """Return why oneDNN cannot be used; what the extra installs is not loaded for that."""
+    file = os.environ.get(VARIABLE)
+    if file or not _installed().exists():
+        try:
+            Library(file)
+        except UserError as error:
+            return str(error)
+    return None
+
+
+def _installed() -> Path:
+    return Path(sysconfig.get_path("data"), "lib", _FILE)
+
+
 @cache
 def _library(file: str | None) -> "Library":
     return Library(file)
@@ -120,7 +136,7 @@ class Library:
     """A loaded oneDNN. Raises `UserError` if the file cannot be loaded or has not the interface of version 3."""
 
     def __init__(self, file: str | None) -> None:
-        installed = Path(sysconfig.get_path("data"), "lib", _FILE)
+        installed = _installed()
         try:
             self._loaded = ctypes.CDLL(file or (str(installed) if installed.exists() else _FILE))
         except OSError as error:
