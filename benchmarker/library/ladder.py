@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ import msgspec
 
 from benchmarker.api.errors import UserError
 from benchmarker.api.precision import PRECISIONS
-from benchmarker.api.problem import FUNCTION, Piece
+from benchmarker.api.problem import FUNCTION, IsExchange, Piece
 from benchmarker.display.ladder import ladder_output
 from benchmarker.display.result import Part, Result, Text
 from benchmarker.hooks import parameters, registry
@@ -23,7 +24,9 @@ from benchmarker.hooks.names import title
 from benchmarker.library.frames import frame_of
 from benchmarker.library.measuring import Measured, measured
 from benchmarker.library.progress import listener_of
+from benchmarker.machine import gpus
 from benchmarker.planning import build
+from benchmarker.planning.capabilities import on_one_platform
 from benchmarker.planning.cases import refuse_emulated
 from benchmarker.planning.factors import Description
 from benchmarker.records import ceilings
@@ -95,7 +98,7 @@ class MeasuredLadder(Result):
         for _, alone in pieces:
             _refuse_several(alone)
         measured = [
-            MeasuredPiece(piece, title(alone[0].factors), alone[0].ok[0].cost, alone)
+            MeasuredPiece(piece, title(alone[0].factors), alone[0].ok[0].cost, alone, _unroofed(alone[0]))
             for piece, alone in pieces
             if alone and alone[0].ok
         ]
@@ -135,8 +138,9 @@ def ladder(
 ) -> MeasuredLadder:
     """Measure the pieces of a step alone in each framework, and the step with its profile, in rounds.
 
-    Without frameworks, those that implement any of it are measured. A problem that has no pieces, such as `gemm`, is
-    measured by itself. The `options` are those of `run`, one value each. Raises `UserError` as `run` does.
+    Without frameworks, all that implement any of it are measured that have it on the device that one of them prefers
+    to the CPU, or on the CPU if there is none. A problem that has no pieces, such as `gemm`, is measured by itself. The
+    `options` are those of `run`, one value each. Raises `UserError` as `run` does.
     """
     plan = build.from_description(described({"problem": problem, **options}, framework, trials))
     return climbed(plan, Path(results), resume, listener_of(progress))
@@ -155,12 +159,15 @@ def described(settings: Mapping[str, Any], framework: str | Sequence[str] | None
     """
     given = {name: value for name, value in settings.items() if value is not None}
     named = [framework] if isinstance(framework, str) else framework
-    steps = [{**given, "profile": True, "framework": name} for name in _of(named, given["problem"])]
+    platform, able = _of(named, given["problem"], given)
+    if platform:
+        given["device"] = platform
+    steps = [{**given, "profile": True, "framework": name} for name in able]
     case = build.make_cases(steps)[0][0]
     refuse_emulated([case])
     pieces = _distinct(_problem_of(case).pieces(), case.device)
     if not pieces:
-        return Description(base=given, axes={"framework": _of(named, given["problem"])}, trials=trials)
+        return Description(base=given, axes={"framework": able}, trials=trials)
     of_step = {*parameters.names(registry.problem(case.problem)), *_OF_STEP}
     alone = {name: value for name, value in given.items() if name not in of_step} | {
         "mode": "inference" if case.mode == "inference" else "forward_backward",
@@ -170,20 +177,21 @@ def described(settings: Mapping[str, Any], framework: str | Sequence[str] | None
     cases = [
         {**alone, "problem": piece.problem, **piece.options, "framework": name}
         for piece in pieces
-        for name in _of(named, piece.problem)
+        for name in _of(named, piece.problem, alone)[1]
     ]
     return Description(base={}, cases=[*steps, *cases], trials=trials)
 
 
-def _of(named: Sequence[str] | None, problem: str) -> list[str]:
-    """Return the frameworks that implement a problem, those that are named or all; with none of the named, all named.
+def _of(named: Sequence[str] | None, problem: str, given: Mapping[str, Any]) -> tuple[str | None, list[str]]:
+    """Return the frameworks of a problem: those that are named, or all that have it on one platform, with that.
 
-    The latter are then refused, with the reason.
+    With none of the named, it is all named, which are then refused, with the reason.
     """
     if named is None:
-        return registry.available(problem)
+        environment = gpus.environment(given.get("gpu"), os.environ)
+        return on_one_platform(problem, registry.available(problem), given.get("device", "auto"), environment)
     known = registry.implementing(problem)
-    return [name for name in named if name in known] or [*named]
+    return None, [name for name in named if name in known] or [*named]
 
 
 def _distinct(pieces: Sequence[Piece], platform: str) -> list[Piece]:
@@ -207,6 +215,14 @@ def _pieces_of(one: Configuration) -> Sequence[Piece]:
     with suppress(UserError):
         return _problem_of(one.records[0].case).pieces()
     return ()
+
+
+def _unroofed(one: Configuration) -> str:
+    """Return why the roof says nothing of a case; empty if it does."""
+    with suppress(UserError):
+        if issubclass(registry.problem(one.records[0].case.problem), IsExchange):
+            return "its bytes move between devices, and the roof is of a device's own memory"
+    return ""
 
 
 def _alone(cases: Cases) -> list[tuple[Piece, list[Configuration]]]:

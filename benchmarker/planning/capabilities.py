@@ -31,7 +31,7 @@ from benchmarker.files.atomic import as_json
 from benchmarker.files.locks import scratch
 from benchmarker.hooks import registry
 from benchmarker.machine import gpus
-from benchmarker.planning.cases import Ability
+from benchmarker.planning.cases import GPUS, Ability
 from benchmarker.version import __version__
 from benchmarker.worker.launch import Environment, ending_text, run_worker
 from benchmarker.worker.protocol import Described, Event, Refused, Task
@@ -58,6 +58,30 @@ def usable(problem: str, frameworks: Iterable[str], environment: Environment) ->
             raise ability
         usable_ones[name] = ability
     return usable_ones
+
+
+def on_one_platform(
+    problem: str, frameworks: Iterable[str], asked: str, environment: Environment
+) -> tuple[str, list[str]]:
+    """Return a platform for a problem, and the frameworks that have the problem there.
+
+    `asked` is a platform; or `gpu` or `auto`, which is the first that a framework prefers to the CPU, or `auto` the CPU
+    if there is none. A framework that cannot be used is among them, so that it is refused with its reason; so are all
+    if none has the platform.
+    """
+    names = list(frameworks)
+    platforms: dict[str, list[str]] = {}
+    for name, ability in abilities(problem, names, environment).items():
+        if not isinstance(ability, UserError):
+            found = [device.platform for device in ability.info.devices]
+            platforms[name] = [each for each in found if each in ability.support.choices.get("device", found)]
+    preferred = [each for found in platforms.values() for each in found[:1] if each != "cpu"]
+    chosen = asked
+    if asked == "auto":
+        chosen = next(iter(preferred), "cpu")
+    elif asked == "gpu":
+        chosen = next((each for each in preferred if each in GPUS), asked)
+    return chosen, [name for name in names if chosen in platforms.get(name, [chosen])] or names
 
 
 def _ask(problem: str, framework: str, environment: Environment) -> Ability | UserError:

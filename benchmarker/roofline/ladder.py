@@ -134,17 +134,21 @@ class Times:
 
 @dataclass(frozen=True)
 class MeasuredPiece:
-    """A piece, the title and the cost of the case that measures it alone, and the trials of that case."""
+    """A piece, the title and the cost of the case that measures it alone, and the trials of that case.
+
+    `unroofed` is the reason why the roof says nothing of it, if there is one.
+    """
 
     piece: Piece
     title: str
     cost: CostPart | None
     alone: Sequence[Configuration]
+    unroofed: str = ""
 
 
 def ladder(name: str, pieces: Sequence[MeasuredPiece], steps: Sequence[Configuration], ceilings: Ceilings) -> Ladder:
     """Return the rungs of pieces and of the steps that consist of them; without steps, of the pieces alone."""
-    records = [record for piece in pieces for one in piece.alone for record in one.ok]
+    records = [record for piece in pieces if not piece.unroofed for one in piece.alone for record in one.ok]
     roof = measured_roof(records[0], ceilings) if records else None
     climbed = [piece_times(each, roof, steps) for each in pieces]
     whole = [one for one in steps if one.ok]
@@ -156,6 +160,7 @@ def ladder(name: str, pieces: Sequence[MeasuredPiece], steps: Sequence[Configura
         losses=[found for one in whole if (found := _losses(one, climbed))],
         notes=[
             *([] if roof or not records else [ceilings.lacking(records[0]) or ""]),
+            *(f"{piece.title} has no roof: {piece.unroofed}" for piece in pieces if piece.unroofed),
             *([IN_STEP] if any(piece.in_step for piece in climbed) else []),
             *(note for one in whole if (note := lacking_in_step(one, climbed))),
         ],
@@ -164,7 +169,7 @@ def ladder(name: str, pieces: Sequence[MeasuredPiece], steps: Sequence[Configura
 
 def piece_times(measured: MeasuredPiece, roof: Roof | None, steps: Sequence[Configuration]) -> PieceTimes:
     """Return the times of a piece alone and in steps, and at a roof."""
-    return PieceTimes(measured, _least_s(measured.cost, roof), steps)
+    return PieceTimes(measured, None if measured.unroofed else _least_s(measured.cost, roof), steps)
 
 
 def lacking_in_step(step: Configuration, pieces: Sequence[PieceTimes]) -> str:

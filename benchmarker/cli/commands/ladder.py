@@ -32,7 +32,7 @@ _SETTINGS = (
 
 @click.command("ladder", cls=ProblemCommand, example="ladder --problem=gemm --m=2048")
 @click.argument("run", type=click.Path(path_type=Path), required=False)
-@frameworks_option("Frameworks to measure. [default: all that compute any of it]")
+@frameworks_option("Frameworks to measure. [default: all that compute any of it on the step's device]")
 @case_options(*_SETTINGS, optional=True)
 @click.option(
     "--trials",

@@ -103,6 +103,13 @@ def test_what_is_not_known_is_null_and_a_note_says_why():
     assert any(note.startswith("torch: ") for note in found.notes)
 
 
+def test_an_exchange_between_devices_has_no_roof():
+    measured = MeasuredPiece(Piece((), "toy", {}), "an exchange", COST, Cases.of(trials("a", 0, 0.2)), "it is no work")
+    found = ladder("", [measured], [], ROOF)
+    assert found.roof is found.pieces[0].roof_s is found.pieces[0].rungs[0].of_roof is None
+    assert found.notes == ["an exchange has no roof: it is no work"]
+
+
 def test_tables_fit_a_terminal():
     found = made({"blas": 0.2, "onednn": 0.3, "torch": 0.4}, {"torch": (1.5, 1.0)})
     tables = [part for part in ladder_output(found) if isinstance(part, Table)]
