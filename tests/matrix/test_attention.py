@@ -59,7 +59,7 @@ def test_reference_of_a_cache_against_a_loop():
         np.testing.assert_allclose(outputs["out"][b, 0, h], expected, rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.parametrize("framework", ["jax", "numpy", "onnxruntime", "torch"])
+@pytest.mark.parametrize("framework", ["jax", "numpy", "onnxruntime", "tensorflow", "torch"])
 @pytest.mark.parametrize("impl", IMPLS)
 @pytest.mark.parametrize(
     "options", [{"depth": 9}, {"heads": 4, "kv_heads": 2}, {"heads": 4, "kv_heads": 2, "depth": 9}]

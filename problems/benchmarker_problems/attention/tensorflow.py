@@ -1,6 +1,6 @@
 """Attention in TensorFlow, which has no fused kernel for it.
 
-Shapes: B batch, T sequence (t for keys), H heads, D head dimension.
+Shapes: B batch, T sequence (t for keys), H heads, K those of keys and values, D head dimension.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,7 +25,10 @@ def describe_workload() -> Support:
 
 def step_function(problem: Attention, mode: Mode) -> Callable[..., tuple[Any, ...]]:
     """Return the function from (q, k, v) to (out,), or with backward from (q, k, v, d_out) to (out, d_q, d_k, d_v)."""
-    attention = partial(attend, impl=problem.impl, causal=problem.causal)
+    attending = partial(attend, impl=problem.impl, causal=problem.causal and not problem.depth)
+
+    def attention(q_BTHD: Any, k_BtKD: Any, v_BtKD: Any) -> Any:
+        return attending(q_BTHD, k_BtKD[:, : problem.keys], v_BtKD[:, : problem.keys])
 
     def forward(*inputs: Any) -> tuple[Any, ...]:
         return (attention(*inputs),)
@@ -56,9 +59,11 @@ def build_workload(framework: TensorFlow, case: Case, problem: Attention, data: 
     return Workload(step, outputs)
 
 
-def attend(q_BTHD: Any, k_BtHD: Any, v_BtHD: Any, *, impl: Impl, causal: bool) -> Any:
-    """Compute attention on [B, T, H, D]."""
+def attend(q_BTHD: Any, k_BtKD: Any, v_BtKD: Any, *, impl: Impl, causal: bool) -> Any:
+    """Compute attention on [B, T, H, D]; K and V may have fewer heads, each for a group of consecutive query heads."""
     by_einsum = impl == "einsum"
+    group = q_BTHD.shape[2] // k_BtKD.shape[2]
+    k_BtHD, v_BtHD = (tf.repeat(of_K, group, axis=2) if group > 1 else of_K for of_K in (k_BtKD, v_BtKD))
     with tf.name_scope("attn_q_k"):
         q_BTHD *= tf.constant(q_BTHD.shape[-1] ** -0.5, q_BTHD.dtype)
         if by_einsum:
