@@ -16,7 +16,7 @@ from msgspec import Struct
 from scipy import special
 
 from benchmarker.api.errors import UserError
-from benchmarker.hooks.cases import environment_of
+from benchmarker.records.environment import environment_of
 from benchmarker.records.factors import SOURCE, Value, changes, factors_of, text
 from benchmarker.stats import changes as change_points
 from benchmarker.stats.changes import LEAST, LEVEL

@@ -10,9 +10,9 @@ from benchmarker.cli.display.output import ALL, Output, output_options
 from benchmarker.cli.options.results import read_cases, results_argument, where_option
 from benchmarker.comparing.history import DATE, history
 from benchmarker.display.history import history_output
-from benchmarker.hooks.metrics import load_metrics
-from benchmarker.library.judging import known_metric, rules_of
+from benchmarker.hooks.metrics import load_metrics, refuse_unknown
 from benchmarker.records import store
+from benchmarker.records.step_times import STEP_TIME
 
 
 @click.command("history")
@@ -27,7 +27,13 @@ from benchmarker.records import store
     help="What names and orders the points: date, commit, a library such as torch, driver, kernel, ...; or node, "
     "for a series of each.",
 )
-@click.option("--metric", metavar="NAME", help="Metric of the series, any that `show` prints. [default: the step time]")
+@click.option(
+    "--metric",
+    metavar="NAME",
+    default=STEP_TIME,
+    show_default=True,
+    help="Metric of the series, any that `show` prints.",
+)
 @store.uncollected()
 @output_options(top=ALL)
 def command(
@@ -35,7 +41,7 @@ def command(
     problem: str | None,
     where: tuple[str, ...],
     by: str,
-    metric: str | None,
+    metric: str,
     wide: bool,
 ) -> Output:
     """Find since when a case is faster or slower: change points along time, commits or versions.
@@ -51,10 +57,8 @@ def command(
 
     RESULT is a record, the folder of a run, or a folder of runs. The exit status is 1 if a file cannot be read.
     """
-    cases = read_cases(results, pool=True)
-    if words := [*([f"problem={problem}"] if problem else []), *where]:
-        cases = cases.where(words)
-    rules, derive = rules_of(metric), load_metrics(results)
-    known_metric(rules, derive(cases[0].records[0]))
-    several = history(cases, by, rules.metric, derive)
+    cases = read_cases(results, True, [*([f"problem={problem}"] if problem else []), *where])
+    derive = load_metrics(results)
+    refuse_unknown([metric], cases.records, derive, option="--metric")
+    several = history(cases, by, metric, derive)
     return Output(history_output(several, by, wide=wide), several, 1 if cases.faults else 0)

@@ -146,3 +146,11 @@ def test_an_unknown_property_is_refused_with_those_that_there_are(command, write
     assert done.returncode == 2
     assert "--by=fan: the records have no such property; they have: date, " in done.stderr
     assert "driver" in done.stderr
+
+
+def test_an_unknown_metric_is_refused_and_problems_can_be_chosen(command, write):
+    done = command("history", write(runs=1), "--metric=step_time")
+    assert done.returncode == 2
+    assert "--metric=step_time: no metric is named 'step_time'; did you mean step_time_" in done.stderr
+    assert len(told(command("history", "results", "--problem=soft.py", "--json"))) == 1
+    assert command("history", "results", "--problem=gemm").returncode == 2
