@@ -10,6 +10,7 @@ from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.results import results_argument, tell_unread
 from benchmarker.cli.options.types import Folder
+from benchmarker.formatting import clean
 
 
 @click.command("add")
@@ -36,4 +37,4 @@ def command(results: tuple[Path, ...], to: Path) -> Output:
         "present": added.present,
         "faults": [{"path": str(fault.path), "reason": fault.reason} for fault in added.faults],
     }
-    return Output([f"{added} ({to})"], data, 1 if added.faults else 0)
+    return Output([f"{added} ({clean(str(to))})"], data, 1 if added.faults else 0)
