@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from benchmarker.display.cases import case_columns
 from benchmarker.display.result import Part, Text
-from benchmarker.formatting import count, part, si
+from benchmarker.formatting import count, part
 from benchmarker.stats.changes import LEAST
 from benchmarker.tables.table import Column, Shown, Table, interval, number
 
@@ -88,9 +88,3 @@ def _notes(several: Sequence[Series]) -> Iterator[Part]:
         yield Text(f"left out: {count(left_out, 'run')} of a case without a value of the metric", "  ")
     if any(series.trial_deviation is None for series in several):
         yield Text("note: with a single trial a run, points have no interval; --trials=3 or more give them", "  ")
-
-
-def point_text(value: float, low: float | None, high: float | None, unit: str) -> str:
-    """Return a value with its interval: `4.75 ms [4.70, 4.81]`."""
-    ends = "" if low is None or high is None else f" [{si(low, unit)}, {si(high, unit)}]"
-    return si(value, unit) + ends

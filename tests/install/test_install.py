@@ -99,6 +99,7 @@ REFUSED = {
     f"run --framework=tensorflow {QUICK}": "tensorflow",
     "report a": "report",
     "nodes show a -o page.html": "report",
+    "history a -o page.html": "report",
     f"roofline tables/*.parquet {ON_H200} -o roof.svg": "plot",
     "serve-load --endpoint=http://127.0.0.1:9 --rate=1": "serve",
     "profile sql tables/*.parquet 'SELECT 1'": "trace",
@@ -139,6 +140,7 @@ SERVED = {
     "plot": f"roofline jax-dp.xplane.pb.gz {ON_H200} -o roof.svg",
     "report": f"""{MADE}
         report a -o report.html
+        history a -o history.html
         nodes show a -o nodes.html""",
     "serve": "serve-load --endpoint=URL --rate=20 --prompt-len=4 --new-tokens=3 --seconds=0.4s",
     "trace": f"""{MADE}

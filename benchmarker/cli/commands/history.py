@@ -8,9 +8,14 @@ import click
 
 from benchmarker.cli.display.output import ALL, Output, output_options
 from benchmarker.cli.options.results import read_cases, results_argument, where_option
-from benchmarker.comparing.history import DATE, history
+from benchmarker.cli.options.types import File
+from benchmarker.comparing.history import DATE, HOST, NODE, history
 from benchmarker.display.history import history_output
+from benchmarker.files import atomic
+from benchmarker.formatting import clean, si
 from benchmarker.hooks.metrics import load_metrics, refuse_unknown
+from benchmarker.hooks.registry import needing
+from benchmarker.library.reporting import page_path
 from benchmarker.records import store
 from benchmarker.records.step_times import STEP_TIME
 
@@ -34,6 +39,7 @@ from benchmarker.records.step_times import STEP_TIME
     show_default=True,
     help="Metric of the series, any that `show` prints.",
 )
+@click.option("-o", "--output", type=File(), help="Also write a page with a figure for each case: .html.")
 @store.uncollected()
 @output_options(top=ALL)
 def command(
@@ -42,6 +48,7 @@ def command(
     where: tuple[str, ...],
     by: str,
     metric: str,
+    output: Path | None,
     wide: bool,
 ) -> Output:
     """Find since when a case is faster or slower: change points along time, commits or versions.
@@ -53,12 +60,22 @@ def command(
     A series is looked at again with each new run. Fewer than 5% of series of 40 points without a change have any
     alarm at any time, also if neighbouring points are alike (autocorrelation up to 0.6).
 
-      benchmarker history results/ --problem=gemm --by=commit
+      benchmarker history results/ --problem=gemm --by=commit -o history.html
 
     RESULT is a record, the folder of a run, or a folder of runs. The exit status is 1 if a file cannot be read.
     """
+    if output:
+        page_path(output)
+        with needing("report", "a page"):
+            from benchmarker.page.render import render
     cases = read_cases(results, True, [*([f"problem={problem}"] if problem else []), *where])
     derive = load_metrics(results)
     refuse_unknown([metric], cases.records, derive, option="--metric")
     several = history(cases, by, metric, derive)
+    if output:
+        from benchmarker.page.history import page
+
+        content = render(page(several, DATE if by in (HOST, NODE) else by))
+        atomic.save(output, content)
+        click.echo(f"page: {clean(str(output))} ({si(len(content), 'B')})", err=True)
     return Output(history_output(several, by, wide=wide), several, 1 if cases.faults else 0)

@@ -154,3 +154,11 @@ def test_an_unknown_metric_is_refused_and_problems_can_be_chosen(command, write)
     assert "--metric=step_time: no metric is named 'step_time'; did you mean step_time_" in done.stderr
     assert len(told(command("history", "results", "--problem=soft.py", "--json"))) == 1
     assert command("history", "results", "--problem=gemm").returncode == 2
+
+
+def test_a_page_is_written_whole_and_must_be_html(command, write, tmp_path):
+    done = command("history", write(), "--by=commit", "-o", "page.html")
+    assert done.returncode == 0, done.stderr
+    assert "page: page.html" in done.stderr
+    assert "between commit c13 and c14" in (tmp_path / "page.html").read_text()
+    assert command("history", "results", "-o", "page.png").returncode == 2

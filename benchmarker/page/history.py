@@ -1,0 +1,240 @@
+"""A page about series along time: the newest changes, all cases at once, and a figure for each with its changes."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from statistics import median
+from typing import TYPE_CHECKING
+
+from benchmarker.comparing.formatting import measure
+from benchmarker.formatting import count, si
+from benchmarker.hooks.names import names
+from benchmarker.page.page_model import (
+    Axis,
+    Card,
+    Doubt,
+    Figure,
+    Heat,
+    Page,
+    Points,
+    Section,
+    drawn,
+    searchable,
+    table_of,
+)
+from benchmarker.stats.changes import LEAST
+from benchmarker.tables.table import RATIO, Column, number
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from benchmarker.comparing.history import Point, Series, Suspicion
+
+MOST_CARDS = 6
+MOST_FIGURES = 24
+MOST_ROWS = 300
+LEVELS = 7
+"""The series of lines that are no measurement: grey."""
+FULL = 0.1
+"""Change at which the colours of the heat map are full."""
+METHOD = (
+    "A point is the median over the trials of a case in one run. Its interval covers the variation between trials, not "
+    "that from day to day.",
+    "A change is an alarm of a scan that is repeated with each new run. Fewer than 5% of series of 40 points without a "
+    "change have any, also if neighbouring points are alike (autocorrelation up to 0.6).",
+    "The two sides of a change were measured at different times. It is a suspicion until `ab` has measured both in "
+    "turns.",
+)
+UNDOUBTED = "Every run has a value of each of its cases, and every case has enough points."
+Named = tuple[str, "Series"]
+
+
+def page(several: Sequence[Series], by: str) -> Page:
+    """Return the page of series whose points are named by `by`; those with the newest changes come first."""
+    made = names([series.case for series in several])
+    words = made.each if all(made.each) else made.whole
+    named = sorted(zip(words, several, strict=True), key=_newest_last, reverse=True)
+    suspected = [(name, series, change) for name, series in named for change in reversed(series.changes)]
+    suspected.sort(key=lambda each: each[1].points[each[2].at].started_at, reverse=True)
+    what = measure(several[0].metric)
+    sections = [_changes(suspected, by), _overview(named), _figures(named, by)]
+    sections.append(Section("method", "Method", METHOD))
+    changed = sum(bool(series.changes) for series in several)
+    return Page(
+        f"{what[0].upper()}{what[1:]} by {by}",
+        f"{made.shared}: {count(len(several), 'case')}, {count(changed, 'case')} with a change",
+        tuple(_card(*each, by) for each in suspected[:MOST_CARDS]) or (_steady(several),),
+        tuple(_doubts(several)),
+        tuple(each for each in sections if each),
+        UNDOUBTED,
+    )
+
+
+def _newest_last(named: Named) -> str:
+    """Return when the newest change of a series is; empty without one."""
+    _, series = named
+    return max((series.points[change.at].started_at for change in series.changes), default="")
+
+
+def _card(name: str, series: Series, change: Suspicion, by: str) -> Card:
+    also = "; ".join(change.environment)
+    return Card(
+        change.direction,
+        f"{change.direction}, suspected",
+        f"{name}: between {by} {change.before} and {change.after}.",
+        f"{change.ratio - 1:+.1%}",
+        f"95% interval {change.low - 1:+.1%} to {change.high - 1:+.1%}."
+        + (f" Also changed there: {also}." if also else " Nothing else that is recorded changed there."),
+    )
+
+
+def _steady(several: Sequence[Series]) -> Card:
+    points = max(len(series.points) for series in several)
+    return Card("none", "no change found", "No case has a change point.", str(points), "points at most")
+
+
+def _doubts(several: Sequence[Series]) -> list[Doubt]:
+    short = sum(series.is_short for series in several)
+    left_out = sum(series.left_out for series in several)
+    alone = any(series.trial_deviation is None for series in several)
+    told = (
+        (short, f"{count(short, 'case has', 'cases have')} fewer than {LEAST} points, too few to find a change."),
+        (left_out, f"{count(left_out, 'run')} of a case without a value of the metric left out."),
+        (alone, "Points of cases with a single trial a run have no interval."),
+    )
+    return [Doubt(text, "method") for applies, text in told if applies]
+
+
+def _changes(suspected: Sequence[tuple[str, Series, Suspicion]], by: str) -> Section | None:
+    """Return all changes, the newest first, with what else changed there, and the commands that confirm the newest."""
+    if not suspected:
+        return None
+    table = table_of(
+        suspected,
+        (Column("case"), lambda each: each[0]),
+        (Column("change"), lambda each: each[2].direction),
+        (number("ratio", RATIO), lambda each: each[2].ratio),
+        (number("ratio_from", RATIO), lambda each: each[2].low),
+        (number("ratio_to", RATIO), lambda each: each[2].high),
+        (Column(f"{by} before"), lambda each: each[2].before),
+        (Column(f"{by} after"), lambda each: each[2].after),
+        (Column("earliest"), lambda each: each[1].points[each[2].first].label),
+        (Column("latest"), lambda each: each[1].points[each[2].last].label),
+        (Column("also changed there", prose=True), lambda each: "; ".join(each[2].environment)),
+        (Column("how to confirm it", prose=True), lambda each: each[2].unconfirmed or "; ".join(each[2].confirm)),
+    )
+    caption = (
+        "Ratios are after over before, with 95% intervals. A change may begin with any point from earliest to latest."
+    )
+    return Section("changes", "Changes", (), (searchable("Suspected changes", table, caption),))
+
+
+def _overview(named: Sequence[Named]) -> Section | None:
+    """Return the heat map of all cases and runs; None if there is one case."""
+    if len(named) == 1:
+        return None
+    shown, left = drawn(named, MOST_ROWS, "cases")
+    runs = sorted({(point.started_at, point.run) for _, series in named for point in series.points})
+    cells = [_relative(name, series) for name, series in shown]
+    heat = Heat(
+        "change",
+        tuple(started_at[:10] for started_at, _ in runs),
+        tuple(tuple(of[run][0] if run in of else None for _, run in runs) for of in cells),
+        tuple(tuple(of[run][1] if run in of else "" for _, run in runs) for of in cells),
+        FULL,
+    )
+    figure = Figure(
+        "all-cases",
+        "All cases along time",
+        "Each point over the level before the first change of its case, less 1. Orange is worse, blue is better; "
+        f"colours are full at {FULL:.0%}.",
+        Axis(""),
+        (heat,),
+        table_of(
+            [(name, series, change) for name, series in named for change in series.changes],
+            (Column("case"), lambda each: each[0]),
+            (Column("change"), lambda each: each[2].direction),
+            (number("ratio", RATIO), lambda each: each[2].ratio),
+            (Column("before"), lambda each: each[2].before),
+            (Column("after"), lambda each: each[2].after),
+        ),
+        rows=tuple(name for name, _ in shown),
+        left_out=left,
+    )
+    return Section("all", "All cases", (), (figure,))
+
+
+def _relative(name: str, series: Series) -> dict[str, tuple[float, str]]:
+    """Return each run's point over the first level, less 1, above 0 if it is worse, and its text."""
+    first = median(point.value for point in series.points[: series.changes[0].at if series.changes else None])
+    sign = 1 if series.better == "lower" else -1
+    return {
+        point.run: (
+            sign * (point.value / first - 1),
+            f"{name}, {point.label}: {si(point.value, series.unit)}, {point.value / first - 1:+.1%}",
+        )
+        for point in series.points
+    }
+
+
+def _figures(named: Sequence[Named], by: str) -> Section:
+    """Return a figure for each case, those with the newest changes first."""
+    shown, _ = drawn(named, MOST_FIGURES)
+    left = ""
+    if len(shown) < len(named):
+        left = f"The {MOST_FIGURES} of {len(named)} cases with the newest changes are drawn; `--where` chooses others."
+    lead = (
+        f"Points are in the order of {by}, with their names on hover. Vertical dotted lines mark changes, horizontal "
+        "ones the levels between them."
+    )
+    figures = tuple(_figure(at, name, series, by) for at, (name, series) in enumerate(shown))
+    return Section("cases", "Case by case", tuple(filter(None, (lead, left))), figures)
+
+
+def _figure(at: int, name: str, series: Series, by: str) -> Figure:
+    marks = [
+        Points.of(
+            "median over trials",
+            0,
+            [
+                (float(number), point.value, point.low, point.high, _text(point, series))
+                for number, point in enumerate(series.points, 1)
+            ],
+            "dots",
+        )
+    ]
+    places = [0, *(change.at for change in series.changes), len(series.points)]
+    for start, end in pairwise(places):
+        level = median(point.value for point in series.points[start:end])
+        marks.append(Points("level", LEVELS, (start + 0.6, end + 0.4), (level, level), look="line", listed=not start))
+    labels = (series.points[0].label, series.points[-1].label)
+    return Figure(
+        f"series-{at}",
+        name,
+        f"{count(len(series.points), 'point')} from {labels[0]} to {labels[1]}, with 95% intervals over trials. "
+        + (" ".join(map(_sentence, series.changes)) or "No change was found."),
+        Axis("point"),
+        tuple(marks),
+        table_of(
+            series.points,
+            (Column(by), lambda point: point.label),
+            (Column("run"), lambda point: point.run),
+            (number(series.metric, series.unit), lambda point: point.value),
+            (number("low", series.unit), lambda point: point.low),
+            (number("high", series.unit), lambda point: point.high),
+            (number("trials"), lambda point: point.trials),
+        ),
+        y=Axis(measure(series.metric), series.unit),
+        lines=tuple(change.at + 0.5 for change in series.changes),
+    )
+
+
+def _text(point: Point, series: Series) -> str:
+    ends = ""
+    if point.low is not None and point.high is not None:
+        ends = f" [{si(point.low, series.unit)}, {si(point.high, series.unit)}]"
+    return f"{point.label}: {si(point.value, series.unit)}{ends}, {count(point.trials, 'trial')}"
+
+
+def _sentence(change: Suspicion) -> str:
+    return f"{change.ratio - 1:+.1%} between {change.before} and {change.after}, {change.direction}."
