@@ -7,7 +7,6 @@ import re
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 DATE, COMMIT, HOST, NODE = "date", "commit", "host", "node"
 OF_COMMIT = (COMMIT, SOURCE)
 """What a commit alone changes."""
-_OF_MEDIAN = math.pi / 2
-"""Variance of a median of many normal values, divided by that of their mean (Kenney & Keeping 1962, section 13.5)."""
 _WORDS = re.compile(r"\d+|[^\W\d]+")
 
 
@@ -206,14 +203,10 @@ def version_key(version: str) -> tuple[tuple[float, int, str], ...]:
 
 
 def _series(factors: dict[str, Value], runs: Sequence[_Run], axis: str, metric: str, left_out: int) -> Series:
-    logs = np.array([median(run.logs) for run in runs])
-    freedom = sum(len(run.logs) - 1 for run in runs)
-    squares = sum(float(np.var(run.logs)) * len(run.logs) for run in runs)
-    between = squares / freedom if freedom else 0.0
-    variances = np.array([between / len(run.logs) * (_OF_MEDIAN if len(run.logs) > 2 else 1.0) for run in runs])
-    quantile = float(special.stdtrit(freedom, (1 + LEVEL) / 2)) if freedom else 0.0
-    halves = quantile * np.sqrt(variances)
-    points = [_point(run, log, half) for run, log, half in zip(runs, logs, halves, strict=True)]
+    levels = change_points.levels_of([run.logs for run in runs])
+    quantile = float(special.stdtrit(levels.freedom, (1 + LEVEL) / 2)) if levels.freedom else 0.0
+    halves = quantile * np.sqrt(levels.variances)
+    points = [_point(run, log, half) for run, log, half in zip(runs, levels.values, halves, strict=True)]
     better = runs[0].metric.better
     return Series(
         case=factors,
@@ -221,9 +214,11 @@ def _series(factors: dict[str, Value], runs: Sequence[_Run], axis: str, metric: 
         unit=runs[0].metric.unit,
         better=better,
         points=points,
-        changes=[_suspicion(each, runs, axis, better) for each in change_points.changes(logs, variances)],
+        changes=[
+            _suspicion(each, runs, axis, better) for each in change_points.changes(levels.values, levels.variances)
+        ],
         left_out=left_out,
-        trial_deviation=math.sqrt(between) if freedom else None,
+        trial_deviation=levels.deviation,
     )
 
 

@@ -18,6 +18,8 @@ often somebody looks changes nothing.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,6 +44,8 @@ CORRELATIONS = np.arange(0.0, 0.95, 0.15)
 PLAUSIBLE = 3.0
 """Difference of the log-likelihood from the best split's up to which a split is in the interval of places."""
 LEVEL = 0.95
+OF_MEDIAN = np.pi / 2
+"""Variance of a median of many normal values, over that of their mean (Kenney & Keeping 1962, section 13.5)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,30 @@ class Splits:
         t = np.abs(self.shift) / np.maximum(self.error, 1e-300)
         tails: np.ndarray = 2 * special.stdtr(self.freedom, -t)
         return tails
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """The values of a series, with the variance that each has between trials, pooled over all points; 0 if unknown.
+
+    `deviation` is the standard deviation of a trial, with `freedom` degrees of freedom; None if no point has two.
+    """
+
+    values: np.ndarray
+    variances: np.ndarray
+    deviation: float | None
+    freedom: int
+
+
+def levels_of(trials: Sequence[Sequence[float]]) -> Levels:
+    """Return the points of a series from the logarithms of the trials of each: their medians."""
+    counts = np.array([len(each) for each in trials])
+    freedom = int(np.sum(counts - 1))
+    squares = sum(float(np.var(each)) * len(each) for each in trials)
+    variance = squares / freedom if freedom else 0.0
+    factor = np.where(counts > 2, OF_MEDIAN, 1.0) / counts
+    medians = np.array([np.median(each) for each in trials])
+    return Levels(medians, variance * factor, math.sqrt(variance) if freedom else None, freedom)
 
 
 def changes(values: np.ndarray, variances: np.ndarray | None = None) -> tuple[Change, ...]:

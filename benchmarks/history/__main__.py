@@ -6,6 +6,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 import click
+from live import live
 from simulate import simulate
 
 
@@ -14,6 +15,7 @@ def main() -> None:
     """Measure how often a change point is right."""
 
 
+main.add_command(live)
 main.add_command(simulate)
 
 if __name__ == "__main__":

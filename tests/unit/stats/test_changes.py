@@ -122,3 +122,13 @@ def test_fewer_than_one_in_twenty_series_without_a_change_has_an_alarm(correlati
     series = noise(np.random.default_rng(7), 2000, 40, correlation)
     least = [splits_of(series[:, :points], np.zeros(points)).p_value.min(axis=1) for points in range(LEAST, 41)]
     assert np.mean(np.min(least, axis=0) <= ALARM) < 0.065
+
+
+def test_a_point_is_the_median_of_its_trials_with_their_pooled_variance():
+    found = module.levels_of([[0.0, 0.2, 0.1], [1.0], [3.0, 3.4]])
+    assert found.values.tolist() == pytest.approx([0.1, 1.0, 3.2])
+    pooled = (0.02 + 0.08) / 3  # sums of squares around the mean of each, over 2 + 0 + 1 degrees of freedom
+    assert (found.deviation, found.freedom) == (pytest.approx(np.sqrt(pooled)), 3)
+    assert found.variances.tolist() == pytest.approx([pooled / 3 * np.pi / 2, pooled, pooled / 2])
+    alone = module.levels_of([[0.0], [1.0]])
+    assert (alone.deviation, alone.freedom, alone.variances.tolist()) == (None, 0, [0.0, 0.0])
