@@ -124,6 +124,22 @@ def profiled(case, steps, folder):
     return ingest(folder / "trace.json", Expected(scopes=expected)), expected, sum(times) / steps
 
 
+DLRM = {"tables": 3, "rows": 20, "embedding_dim": 6, "bottom_mlp": "9", "top_mlp": "11-7", "batch_size": 5}
+DIT = {"n_layer": 1, "d_model": 12, "n_head": 3, "patch_size": 2, "image_size": 48, "classes": 5}
+RESNET = {"size": "18", "stages": 1, "stage_blocks": 1, "width": 4, "image_size": 16, "batch_size": 2}
+
+
+@pytest.mark.parametrize(("problem", "sizes"), [("dlrm", DLRM), ("dit", DIT), ("resnet", RESNET)])
+def test_what_the_exporter_rewrites_stays_in_its_scope(problem, sizes, tmp_path):
+    """That is a sum of bags, which becomes a loop, shifts after LayerNorm, and a convolution with its normalisation."""
+    found, expected, _ = profiled(case_of("onnxruntime", problem=problem, **sizes), 2, tmp_path)
+    may_be_fused = {"stem_conv", "conv1"}  # each with the ReLU after it
+    assert expected.keys() - may_be_fused <= {scope.scope for scope in found.scopes if scope.scope} <= expected.keys()
+    assert found.trace.outside_ns < 0.1 * found.trace.busy_ns
+    if problem == "dlrm":
+        assert {kernel.scope for kernel in found.kernels() if kernel.name == "onnx::Loop"} == {"embed"}
+
+
 def test_the_mean_step_of_openvino_is_profiled_by_node_with_the_scopes_of_the_model(tmp_path):
     """The first execution of a node, which takes longer by its preparation, is before the profile."""
     sizes = {**GPT2, "d_model": 192, "seq_len": 128, "vocab_size": 999, "impl": "matmul"}

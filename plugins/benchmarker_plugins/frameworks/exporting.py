@@ -115,12 +115,21 @@ def _event(category: str, ran: Ran) -> dict[str, Any]:
 
 
 def _scopes(program: torch.onnx.ONNXProgram) -> dict[str, Entered]:
-    """Return the scope of each node and of each of its results, by their names; of those that are in one."""
+    """Return the scope of each node and of each of its results, by their names; of those that are in one.
+
+    What the exporter made of several ops is in the scope of the op of its result; but a convolution is in its own, not
+    in that of the normalisation that its weights contain.
+    """
+    assert program.exported_program is not None
+    ops = {op.name: op for op in program.exported_program.graph.nodes}
     found: dict[str, Entered] = {}
     for node in program.model.graph:
-        source = node.meta.get("node")
-        if source is not None and (scope := source.meta.get("custom", {}).get(SCOPE)):
-            found |= dict.fromkeys([str(node.name), *(str(value.name) for value in node.outputs)], scope)
+        results = [str(value.name) for value in node.outputs]
+        source = node.meta.get("node") or next((ops[name] for name in results if name in ops), None)
+        while source and node.op_type == "Conv" and "conv" not in source.name:
+            source = next(iter(source.all_input_nodes), None)
+        if source and (scope := source.meta.get("custom", {}).get(SCOPE)):
+            found |= dict.fromkeys([str(node.name), *results], scope)
     return found
 
 

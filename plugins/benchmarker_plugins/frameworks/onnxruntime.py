@@ -5,6 +5,7 @@ import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import accumulate
+from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -128,7 +129,9 @@ class OnnxRuntime(ExportingFramework):
         nodes = [event for event in events if event.get("cat") == "Node" and event["ts"] >= runs[0]["ts"]]
         steps = []
         for number, run in zip(numbers, runs, strict=True):
-            of_run = [node for node in nodes if run["ts"] <= node["ts"] < run["ts"] + run["dur"]]
+            of_run = sorted(
+                (node for node in nodes if run["ts"] <= node["ts"] < run["ts"] + run["dur"]), key=itemgetter("ts")
+            )
             ran = [
                 _ran(f"onnx::{node['args']['op_name']}", node, scope)
                 for scope, node in zip(self._entered(of_run), of_run, strict=True)
@@ -153,12 +156,22 @@ def _latest(scopes: Sequence[Entered | None]) -> list[Entered | None]:
 def _scopes(model: Path, scopes: Mapping[str, Entered]) -> dict[str, list[Entered | None]]:
     """Return the scopes of the nodes of each name in an optimised model, in order; None for a node that is in none.
 
-    A node that several were fused into has the results of the last of them, or is named after it or its result.
+    A node that several were fused into has the results of the last of them, or is named after it or its result. One
+    that is none of the exported nodes is in the scope of those that take its results, if that is one.
     """
-    found: dict[str, list[Entered | None]] = {}
-    for node in onnx.load(model, load_external_data=False).graph.node:
+    nodes = onnx.load(model, load_external_data=False).graph.node
+    of_taken: dict[str, set[Entered | None]] = {}
+    own: list[Entered | None] = []
+    for node in reversed(nodes):
         names = (*node.output, node.name.removesuffix(_OF_BLOCKS), node.name.partition("/")[0])
-        found.setdefault(node.name, []).append(next((scopes[name] for name in names if name in scopes), None))
+        takers = set[Entered | None]().union(*(of_taken.get(name, ()) for name in node.output))
+        scope = next((scopes[name] for name in names if name in scopes), takers.pop() if len(takers) == 1 else None)
+        own.append(scope)
+        for name in node.input:
+            of_taken.setdefault(name, set()).add(scope)
+    found: dict[str, list[Entered | None]] = {}
+    for node, scope in zip(nodes, reversed(own), strict=True):
+        found.setdefault(node.name, []).append(scope)
     return found
 
 

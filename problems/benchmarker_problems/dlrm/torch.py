@@ -5,6 +5,7 @@ training adds them to the rows looked up, so that no gradient of the size of the
 """
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from itertools import cycle, pairwise
 
 import numpy as np
@@ -87,7 +88,8 @@ def build_workload(framework: TorchFramework, case: Case, problem: Dlrm, data: D
     batches = cycle([[_put(framework, batch, DTYPES[types.parameter])] for batch in data.batches])
     loss_scale = fixed_loss_scale(p.batch_size) if types.compute == "fp16" else 1.0
     scale_left = loss_scale if types.parameter == "fp16" else 1.0
-    autocast = torch.autocast(framework.device.type, DTYPES[types.compute], enabled=types.is_mixed)
+    # An autocast that does nothing would keep scopes out of an exported graph.
+    autocast = torch.autocast(framework.device.type, DTYPES[types.compute]) if types.is_mixed else nullcontext()
 
     def logits_of(dense: Tensor, indices: Tensor) -> Tensor:
         with autocast:
