@@ -52,6 +52,7 @@ def test_every_parameter_of_a_case_is_decided():
         "transpose_a": False,
         "transpose_b": False,
         "range": "normal",
+        "linear": False,
     }
 
 
