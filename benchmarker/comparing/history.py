@@ -73,7 +73,7 @@ class Suspicion(Struct, frozen=True, kw_only=True):
 
 
 class Series(Struct, frozen=True, kw_only=True):
-    """The points of one case in order, and its changes; `left_out` are the runs that have no value, `node` its host.
+    """The points of one case in order, and its changes; `left_out` are the runs without a value.
 
     `trial_deviation` is the standard deviation of the logarithm between trials, null without two trials in a run.
     """
@@ -148,9 +148,14 @@ def history(cases: Cases, by: str, metric: str, derive: Derive) -> list[Series]:
     of its own, by date. Raises `UserError` if no record has `by`, or if no trial has a value of the metric.
     """
     axis = HOST if by == NODE else by.replace("-", "_")
-    known = {name.replace("-", "_"): name for record in cases.records for name in surroundings(record)}
+    known = {
+        name.replace("-", "_"): name
+        for record in cases.records
+        for name, value in surroundings(record).items()
+        if value is not None
+    }
     if axis != DATE and axis not in known:
-        raise UserError(f"--by={by}: the records have no such property; they have: {', '.join([DATE, *known])}")
+        raise UserError(f"--by={by}: no record knows it; they know: {', '.join([DATE, *known])}")
     axis = known.get(axis, axis)
     groups: dict[bytes, tuple[dict[str, Value], dict[tuple[str, int, str], list[Record]]]] = {}
     for record in sorted(cases.records, key=lambda each: (each.started_at, each.trial_id)):

@@ -144,8 +144,10 @@ def test_versions_are_in_their_own_order(command, write):
 def test_an_unknown_property_is_refused_with_those_that_there_are(command, write):
     done = command("history", write(runs=1), "--by=fan")
     assert done.returncode == 2
-    assert "--by=fan: the records have no such property; they have: date, " in done.stderr
-    assert "driver" in done.stderr
+    assert "--by=fan: no record knows it; they know: date, " in done.stderr
+    assert "kernel" in done.stderr
+    assert "driver" not in done.stderr  # there is no GPU
+    assert command("history", "results", "--by=driver").returncode == 2
 
 
 def test_an_unknown_metric_is_refused_and_problems_can_be_chosen(command, write):

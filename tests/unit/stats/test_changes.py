@@ -116,6 +116,14 @@ def test_a_value_that_is_not_finite_is_refused():
         changes(np.array([0.0] * 9 + [np.nan]))
 
 
+def test_the_first_alarm_is_at_the_first_look_with_a_small_p_value():
+    for seed in range(5):
+        values = stepped(shift=0.03, seed=seed)
+        looks = [float(splits_of(values[None, :points], np.zeros(points)).p_value.min()) for points in range(LEAST, 41)]
+        first = next(at for at, p_value in enumerate(looks) if p_value <= ALARM)
+        assert changes(values)[0].seen == first + LEAST - 1
+
+
 @pytest.mark.parametrize("correlation", [0.0, 0.6])
 def test_fewer_than_one_in_twenty_series_without_a_change_has_an_alarm(correlation):
     """At any of all looks; 2,000 series, three standard errors above 5%."""
