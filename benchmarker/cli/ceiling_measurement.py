@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from socket import gethostname
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,8 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.progress import Progress, working
 from benchmarker.formatting import count, duration_text
 from benchmarker.hooks import registry
+from benchmarker.machine import gpus
+from benchmarker.planning.capabilities import on_one_platform
 from benchmarker.planning.ceiling_search import quick_ceilings_of, resources, search, surveys
 from benchmarker.records import ceilings
 from benchmarker.records.ceilings import computed_in
@@ -38,15 +41,22 @@ measure_option = click.option(
 )
 
 
-def plan_of(names: Sequence[str], precisions: Sequence[str], where: Mapping[str, Any]) -> Plan:
-    """Return the search for ceilings in frameworks and precisions on a device; raises `UserError`."""
+def plan_of(names: Sequence[str] | None, precisions: Sequence[str], where: Mapping[str, Any]) -> Plan:
+    """Return the search for ceilings in precisions on a device, in frameworks or in all that have the device.
+
+    Raises `UserError`.
+    """
+    given = {name: value for name, value in where.items() if value is not None}
     with working("querying the frameworks' capabilities"):
-        given = {name: value for name, value in where.items() if value is not None}
+        if names is None:
+            environment = gpus.environment(given.get("gpu"), os.environ)
+            asked = given.get("device", "auto")
+            given["device"], names = on_one_platform("gemm", registry.available("gemm"), asked, environment)
         return search(resources(names, precisions, given))
 
 
 def measure_quickly(
-    names: Sequence[str], precisions: Sequence[str], where: Mapping[str, Any]
+    names: Sequence[str] | None, precisions: Sequence[str], where: Mapping[str, Any]
 ) -> tuple[Plan, list[Record], list[Ceiling]]:
     """Measure ceilings quickly, and store them; returns the search that they are a part of."""
     begun_s = time.monotonic()
@@ -70,8 +80,7 @@ def measure_quickly(
 
 
 def measured_for(records: Sequence[Record], known: Ceilings, frameworks: Sequence[str] | None = None) -> None:
-    """Measure what the records of this machine lack of a roof, in these frameworks or in all that are available."""
-    names = frameworks or registry.available("gemm")
+    """Measure what the records of this machine lack of a roof, in these frameworks or in all that have its device."""
     lacking: dict[tuple[str, int | None, int | None], list[str]] = {}
     for record in records:
         if record.error is None and record.device and is_lacking_here(record, known):
@@ -80,7 +89,7 @@ def measured_for(records: Sequence[Record], known: Ceilings, frameworks: Sequenc
                 precisions.append(computed_in(record))
     for (device, gpu, threads), precisions in lacking.items():
         where = {"device": device, "gpu": gpu, "threads": threads if device == "cpu" else None}
-        measure_quickly(names, precisions, where)
+        measure_quickly(frameworks or None, precisions, where)
 
 
 def is_lacking_here(record: Record, known: Ceilings) -> bool:

@@ -19,7 +19,6 @@ from benchmarker.cli.options.results import tell_unread
 from benchmarker.cli.options.types import Integer, frameworks_option, refuse_given, results_option
 from benchmarker.display.result import Part, Text
 from benchmarker.formatting import duration_text, names_in, si
-from benchmarker.hooks import registry
 from benchmarker.planning.ceiling_search import ceilings_of, resource_of, thorough_s
 from benchmarker.records import ceilings, store
 from benchmarker.records.ceilings import Ceiling
@@ -38,7 +37,7 @@ _ONE = ("batch_size", 1)
 
 
 @click.command("ceilings")
-@frameworks_option("Frameworks to measure with. [default: all available here]", "frameworks")
+@frameworks_option("Frameworks to measure with. [default: all that have the device]", "frameworks")
 @click.option(
     "--precision",
     "precisions",
@@ -109,7 +108,7 @@ def command(
         return Output(_output(known.known), [_plain(ceiling) for ceiling in known.known], 1 if known.faults else 0)
     if not thorough:
         refuse_given(_OF_THOROUGH, "{} is of a thorough measurement; add --thorough, or leave it out")
-    names = names_of(frameworks, "gemm") if frameworks else registry.available("gemm")
+    names = names_of(frameworks, "gemm") if frameworks else None
     where = {"device": device, "gpu": gpu, "threads": threads}
     wanted = names_in(precisions)
     if not wanted:

@@ -23,7 +23,7 @@ from benchmarker.display.result import Part, Text
 from benchmarker.display.two_roofs import two_roofs_output
 from benchmarker.files.atomic import Fault
 from benchmarker.formatting import si
-from benchmarker.hooks import parameters, registry
+from benchmarker.hooks import parameters
 from benchmarker.library.ladder import MeasuredLadder
 from benchmarker.machine.vendor_peaks import peak
 from benchmarker.records import ceilings
@@ -110,7 +110,7 @@ def command(
             raise UserError("--measure is for this machine; leave it or --ceilings and --roof=vendor out")
         computed = PRECISIONS[precision].compute
         if not any(ceiling.precision == computed and device in (None, ceiling.device.name) for ceiling in known.known):
-            measure_quickly(registry.available("gemm"), [computed], {})
+            measure_quickly(None, [computed], {})
             known = _known(file, source)
     name = device or _only_device(known, source)
     roof = named_roof(name, precision, known, source)
