@@ -52,11 +52,11 @@ def markdown(table: Table) -> str:
     columns, rows = table.printed
     rules = ["---:" if column.numeric else ":---" for column in columns]
     lines = [
-        *([f"**{_markdown(table.title)}**", ""] if table.title else []),
-        line(_markdown(column.heading) for column in columns),
+        *([f"**{markdown_text(table.title)}**", ""] if table.title else []),
+        line(markdown_text(column.heading) for column in columns),
         line(rules),
-        *(line(text for text in _texts(row, columns, _markdown, "**{}**")) for row in rows),
-        *(["", *(f"- {_markdown(each)}" for each in remarks)] if (remarks := table.remarks()) else []),
+        *(line(text for text in _texts(row, columns, markdown_text, "**{}**")) for row in rows),
+        *(["", *(f"- {markdown_text(each)}" for each in remarks)] if (remarks := table.remarks()) else []),
     ]
     return "\n".join(lines) + "\n"
 
@@ -177,7 +177,8 @@ def _texts(row: Sequence[Cell], columns: Sequence[Column], escaped: Callable[[st
     ]
 
 
-def _markdown(text: str) -> str:
+def markdown_text(text: str) -> str:
+    """Return a text in which Markdown finds no markup."""
     return _MARKDOWN.sub(r"\\\g<0>", clean(text))
 
 

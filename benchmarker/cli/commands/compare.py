@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any, get_args
@@ -9,6 +10,7 @@ from typing import Any, get_args
 import click
 
 from benchmarker.api.errors import UserError
+from benchmarker.cli.display.ci import GITHUB, github_output, write_junit
 from benchmarker.cli.display.output import ALL, Output, View, most_notes, output_options, verbose_option
 from benchmarker.cli.display.profiles import profile_output
 from benchmarker.cli.options.judging import judging_options, status_of, verdicts_of
@@ -16,6 +18,7 @@ from benchmarker.cli.options.results import pool_option, results_argument, tell_
 from benchmarker.cli.options.types import Choice, File
 from benchmarker.comparing.results import Level
 from benchmarker.display.comparisons import classical_output, family_output, speedups_output
+from benchmarker.display.result import Part
 from benchmarker.formatting import clean
 from benchmarker.library.judging import Unit, compare
 from benchmarker.library.results import traces_among
@@ -57,9 +60,10 @@ from benchmarker.records import store
     "--speedup", is_flag=True, help="Print a table of speed-ups instead: a row per case, a column per contender."
 )
 @click.option("--plot", type=File(dir_okay=False), help="Write a box plot: .png or .svg.")
+@click.option("--junit", "xml", type=File(), help="Also write JUnit XML.")
 @verbose_option
 @store.uncollected()
-@output_options(top=ALL)
+@output_options(top=ALL, more=(GITHUB,))
 def command(
     results: tuple[Path, ...],
     by: str | None,
@@ -73,6 +77,7 @@ def command(
     classically: bool,
     speedup: bool,
     plot: Path | None,
+    xml: Path | None,
     verbose: bool,
     view: View,
     **judging: Any,
@@ -86,12 +91,17 @@ def command(
     With --level, each scope or kernel that takes at least 1% of the busy time is compared. Two profiler traces or event
     tables are shown side by side without a verdict, by kernel, or by scope with --level=scope.
 
+    --format=github appends the tables to the summary of a job of GitHub Actions, and prints an error for each verdict
+    of --fail-on and a warning for each other one that is undecided or provisional. In JUnit XML these have failed and
+    were skipped.
+
     The exit status is 1 if a file cannot be read, or if a verdict is one of --fail-on. With --strict it is 3
     if a verdict is provisional.
     """
     if traces := traces_among(results):
         options = {"--by": by, "--baseline": baseline, "--fail-on": fail_on, "--plot": plot, "--speedup": speedup}
         options |= {"--where": bool(where), "--classical": classically, "--unit=block": unit == "block"}
+        options |= {"--junit": xml, f"--format={GITHUB}": view.form == GITHUB}
         return _compare_traces(traces, level, [name for name, value in options.items() if value], view)
     if level != "trial" and plot:
         raise UserError(f"--level={level} compares only profiled times; leave --plot out")
@@ -120,8 +130,12 @@ def command(
         parts = speedups_output(family, wide=view.wide, most_notes=most)
     else:
         parts = family_output(family, wide=view.wide, verbose=verbose, tabular=not view.is_text, most_notes=most)
-    described_parts = classical_output(tables, tests=classically) if tables else ()
-    return Output(chain(parts, described_parts), verdicts.data, status)
+    all_parts: Iterator[Part] = chain(parts, classical_output(tables, tests=classically) if tables else ())
+    if xml:
+        write_junit(xml, family, verdicts.matches, verdicts.faults, unwanted)
+    if view.form == GITHUB:
+        all_parts = github_output(family, all_parts, verdicts.faults, unwanted)
+    return Output(all_parts, verdicts.data, status)
 
 
 def _compare_traces(traces: list[Path], level: Level, given: list[str], view: View) -> Output:

@@ -83,13 +83,20 @@ class View:
 
 
 def output_options(
-    *, wide: str = WIDE, top: int | None = None, tables: bool = True, form: bool = True, written: bool = False
+    *,
+    wide: str = WIDE,
+    top: int | None = None,
+    tables: bool = True,
+    form: bool = True,
+    written: bool = False,
+    more: Sequence[str] = (),
 ) -> Callable[[_F], _F]:
     """Print what a command returns, and add the options that say how; unless `tables`, only `--json`.
 
     `--top`, by default `top`, is for commands with tables that have an order, `--title` and `--output` for tables that
-    are `written` to files. Without `form`, there is no `--format`, which is also an option of some problems. The
-    command gets those of the values that it has as parameters, and all of them if it has a parameter `view`.
+    are `written` to files. `more` are formats whose lines the command makes itself. Without `form`, there is no
+    `--format`, which is also an option of some problems. The command gets those of the values that it has as
+    parameters, and all of them if it has a parameter `view`.
     """
     several = [click.option("--json", "as_json", is_flag=True, help="Print JSON.")]
     if tables:
@@ -97,7 +104,7 @@ def output_options(
         several.append(click.option("--csv", "as_csv", is_flag=True, help="Print CSV."))
         if form:
             chosen = f"Format of the tables. [default: {default}]"
-            several.append(click.option("--format", "form", type=Choice(list(FORMATS)), help=chosen))
+            several.append(click.option("--format", "form", type=Choice([*FORMATS, *more]), help=chosen))
         several.append(click.option("--wide", is_flag=True, help=wide))
     if written:
         several += [
@@ -160,7 +167,7 @@ def print_output(made: Output, view: View) -> None:
         data = made.data() if callable(made.data) else made.data
         if data is not None:
             (print_json_list if isinstance(data, Iterator) else print_json)(data)
-    elif view.is_text:
+    elif view.is_text or view.form not in FORMATS:
         for part in made.parts:
             _show_part(part, view)
     else:
