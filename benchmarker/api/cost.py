@@ -51,10 +51,11 @@ class Work:
         return Work(count * self.flops, count * self.bytes, count * self.weight_bytes, count * self.cache_bytes)
 
 
-CountedBy = Literal["formula", "torch", "xla", "program"]
+CountedBy = Literal["formula", "tensorflow", "torch", "xla", "program"]
 """What tells the FLOPs of a step.
 
-That is a formula, PyTorch's counter of matrix products, XLA's of all arithmetic, or the program that is measured.
+That is a formula, PyTorch's counter of matrix products, TensorFlow's of ops, XLA's of all arithmetic, or the program
+that is measured.
 """
 
 

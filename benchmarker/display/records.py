@@ -289,7 +289,7 @@ def _how(record: Record) -> list[list[str]]:
     if record.cost:
         cost = record.cost
         again = f" plus {si(cost.recomputed_flops, 'FLOP')} recomputed" if cost.recomputed_flops else ""
-        by = f" as {cost.source} counts" if cost.source in ("torch", "xla", "program") else ""
+        by = f" as {cost.source} counts" if cost.source in ("tensorflow", "torch", "xla", "program") else ""
         rows.append(
             [
                 "cost of a step",

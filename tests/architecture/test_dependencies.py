@@ -34,6 +34,7 @@ SERVED = {
     "benchmarker_problems.libraries.diffusers.torch": {"diffusers"},
     "benchmarker_problems.libraries.keras.jax": {"keras", "jax"},
     "benchmarker_problems.libraries.keras.models": {"keras"},
+    "benchmarker_problems.libraries.keras.tensorflow": {"keras", "tensorflow"},
     "benchmarker_problems.libraries.keras.torch": {"keras", "torch"},
     "benchmarker_problems.libraries.timm.torch": {"timm"},
     "benchmarker_problems.libraries.torchvision.torch": {"torchvision"},

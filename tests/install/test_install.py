@@ -136,6 +136,7 @@ SERVED = {
     "tensorflow": f"""run --framework=tensorflow {QUICK} --profile --results=profiled
         profile ops profiled/*/2*.json
         run --framework=tensorflow,numpy {QUICK}
+        run --framework=tensorflow --problem=keras --model=MobileNet --image-size=32 {SHORT}
         check --framework=tensorflow --problem=mlp""",
     "plot": f"roofline jax-dp.xplane.pb.gz {ON_H200} -o roof.svg",
     "report": f"""{MADE}

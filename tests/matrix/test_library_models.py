@@ -22,7 +22,7 @@ def test_what_the_page_lists_runs(library):
 
 
 @pytest.mark.parametrize("tried", [each for each in CASES if each.library == "keras"], ids=lambda each: each.model)
-def test_a_model_of_keras_is_right_in_jax_and_in_pytorch_and_alike_or_the_page_says_why_not(tried):
+def test_a_model_of_keras_is_right_in_each_framework_and_alike_or_the_page_says_why_not(tried):
     if find_spec("keras") is None:
         pytest.skip("keras is not installed")
     ((_, found),) = outcomes([tried])

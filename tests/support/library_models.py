@@ -49,7 +49,9 @@ SMALL: Mapping[str, int] = {
 LARGEST = 0.05
 """Largest error that is rounding: in normalisation over few values, rounding decides whether a ReLU is on."""
 ALIKE = 1e-3
-"""Largest difference of results and losses of a model of Keras in JAX and in PyTorch."""
+"""Largest difference of results and losses of a model of Keras in JAX and in another framework."""
+TENSORFLOW = "TensorFlow"
+"""In the kind of a model of Keras: it is tried there too, where each takes minutes to compile."""
 
 
 @dataclass(frozen=True)
@@ -245,10 +247,10 @@ _CASES: list[Tried] = [
     *_of_images(
         "keras",
         "classification, in JAX and PyTorch",
-        "ConvNeXtTiny EfficientNetB0 EfficientNetV2B0 MobileNet MobileNetV2 MobileNetV3Small "
-        "NASNetMobile ResNet50 ResNet50V2 VGG16 VGG19",
+        "ConvNeXtTiny EfficientNetB0 EfficientNetV2B0 MobileNet MobileNetV3Small NASNetMobile ResNet50V2 VGG19",
     ),
     *_of_images("keras", "classification, in JAX and PyTorch", "Xception", 71),
+    *_of_images("keras", f"classification, in JAX, PyTorch and {TENSORFLOW}", "MobileNetV2 ResNet50 VGG16"),
     *_of_diffusers("UNet", UNETS),
     *_of_diffusers("transformer", TRANSFORMERS),
     *_of_diffusers(
@@ -281,7 +283,7 @@ def outcome(tried: Tried, folder: Path) -> str:
             options["config"] = str(folder / "config.json")
             Path(options["config"]).write_text(json.dumps(tried.config))
         if tried.library == "keras":
-            return _in_both(tried)
+            return _in_each(tried)
         for mode in ("inference",) if tried.kind == GENERATION else ("inference", "forward_backward"):
             _checked(tried, "torch", mode, options)
     except Exception as error:  # noqa: BLE001 - a line of the table
@@ -306,16 +308,21 @@ def _checked(tried: Tried, framework: str, mode: str, options: Mapping[str, Any]
     return workload
 
 
-def _in_both(tried: Tried) -> str:
-    """`right` if a model of Keras is in JAX and in PyTorch, and alike in both.
+def _in_each(tried: Tried) -> str:
+    """`right` if a model of Keras is in each framework of its kind, and alike in all.
 
     A process has Keras in one framework alone, so that each has a process of its own.
     """
-    several = [_process(framework).submit(keras_results, tried, framework).result() for framework in ("torch", "jax")]
-    for in_torch, in_jax in zip(*several, strict=True):
-        for name, value in in_jax.items():
-            if (apart := relative_error(in_torch[name], value)) > (LARGEST if name == "gradients" else ALIKE):
-                return f"{name} in JAX and in PyTorch are {apart:.2g} apart"
+    made = {
+        framework: _process(framework).submit(keras_results, tried, framework).result()
+        for framework in ("torch", "jax", *(["tensorflow"] if TENSORFLOW in tried.kind else []))
+    }
+    in_jax = made.pop("jax")
+    for framework, several in made.items():
+        for one, other in zip(several, in_jax, strict=True):
+            for name, value in other.items():
+                if (apart := relative_error(one[name], value)) > (LARGEST if name == "gradients" else ALIKE):
+                    return f"{name} in jax and in {framework} are {apart:.2g} apart"
     return "right"
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from benchmarker import Device, Framework, FrameworkInfo, Profiling, StepMarker, hookimpl
 from benchmarker_plugins.frameworks.quiet import quiet
 
+os.environ["KERAS_BACKEND"] = "tensorflow"  # TensorFlow imports Keras, which takes this for the whole process
 with quiet("TF_CPP_MIN_LOG_LEVEL", "2"):  # its messages about oneDNN, while it is imported, heed no level
     import tensorflow as tf
 

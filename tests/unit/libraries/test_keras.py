@@ -1,6 +1,9 @@
 """Models of Keras: inputs, weights, and errors in a line. A process has Keras in one framework alone: here in JAX."""
 
+import os
 import re
+import subprocess
+import sys
 from importlib.util import find_spec
 from types import SimpleNamespace
 
@@ -16,7 +19,9 @@ if find_spec("keras") is None:
 from benchmarker_problems.libraries.keras import jax as in_jax
 from benchmarker_problems.libraries.keras import models  # isort: split
 
+from benchmarker_problems.libraries.keras import tensorflow as in_tensorflow
 from benchmarker_problems.libraries.keras import torch as in_torch
+from benchmarker_problems.steps import ADAMW
 
 keras = models.keras
 
@@ -107,7 +112,7 @@ def test_what_cannot_be_measured_is_said_in_a_line():
         models.require("torch")
     with pytest.raises(UserError, match=r"torch\.compile breaks a model of Keras into pieces.*; omit --compile"):
         in_torch.build_workload(None, SimpleNamespace(compile=True), None, None)
-    assert in_jax.names() == in_torch.names() == models.names()
+    assert in_jax.names() == in_tensorflow.names() == in_torch.names() == models.names()
 
 
 @pytest.mark.slow
@@ -117,3 +122,44 @@ def test_a_model_trains_in_jax_and_keeps_running_statistics():
     losses = [workload.outputs(workload.step())["result"].item() for _ in range(8)]
     assert losses[-1] < losses[0]
     assert (workload.counted.source, workload.counted.samples) == ("xla", 2)
+
+
+def test_adamw_in_tensorflow_is_that_of_optax():
+    """Of a matrix, which decays, and a vector, which does not."""
+    import optax
+    import tensorflow as tf
+
+    from benchmarker_problems.steps.jax import adamw
+
+    rng = np.random.default_rng(0)
+    weights = [rng.standard_normal(shape).astype(np.float32) for shape in ((3, 4), (4,))]
+    optimizer = adamw(ADAMW)
+    state = optimizer.init(weights)
+    trained = [tf.Variable(each) for each in weights]
+    moments = [(tf.Variable(tf.zeros_like(each)), tf.Variable(tf.zeros_like(each))) for each in trained]
+    steps = tf.Variable(tf.zeros((), tf.float64))
+    for _ in range(3):
+        gradients = [rng.standard_normal(each.shape).astype(np.float32) for each in weights]
+        updates, state = optimizer.update(gradients, state, weights)
+        weights = optax.apply_updates(weights, updates)
+        in_tensorflow.adamw(trained, [tf.constant(each) for each in gradients], moments, steps)
+    for found, expected in zip(trained, weights, strict=True):
+        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5)
+
+
+TRAINING = """
+from benchmarker import open_bench
+bench = open_bench("keras", "tensorflow", "cpu", mode="training", model="MobileNet", batch_size=2, image_size=32)
+workload = bench.build(bench.problem, bench.data(bench.problem, 1))
+losses = [workload.outputs(workload.step())["result"].item() for _ in range(8)]
+assert losses[-1] < losses[0], losses
+assert (workload.counted.source, workload.counted.samples) == ("tensorflow", 2)
+"""
+
+
+@pytest.mark.slow
+def test_a_model_trains_in_tensorflow():
+    """In a process of its own, whatever Keras would compute in by itself: TensorFlow imports it."""
+    env = {**os.environ, "KERAS_BACKEND": "torch"}
+    done = subprocess.run([sys.executable, "-c", TRAINING], capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stderr

@@ -15,7 +15,7 @@ LIBRARIES = [plugin.name for plugin in registry.registered("library").values()]
 @pytest.mark.parametrize("name", LIBRARIES)
 def test_a_library_is_a_problem_of_its_frameworks(name):
     kind = registry.problem(name)
-    assert registry.implementing(name) == (["jax", "torch"] if name == "keras" else ["torch"])
+    assert registry.implementing(name) == (["jax", "tensorflow", "torch"] if name == "keras" else ["torch"])
     assert (kind.library, kind.distributions, kind.source.path) == (name, (name,), name)
     made = kind(**parameters.resolve(kind, {"batch_size": 3}, "cpu"))
     assert made.title("training").startswith(f"{made.model} training, B=3")

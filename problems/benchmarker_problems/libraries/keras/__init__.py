@@ -1,4 +1,4 @@
-"""Models of `keras.applications` by their names: the same code and weights in JAX and in PyTorch."""
+"""Models of `keras.applications` by their names: the same code and weights in JAX, TensorFlow and PyTorch."""
 
 from dataclasses import dataclass
 from importlib import import_module
@@ -15,7 +15,7 @@ class Keras(ImageLibrary):
     """A model of keras.applications: its results, its loss and gradients, or an AdamW step."""
 
     summary = "a model of keras.applications by its name, such as EfficientNetV2B0"
-    frameworks = ("jax", "torch")
+    frameworks = ("jax", "tensorflow", "torch")
     library = "keras"
 
     model: Annotated[str, Meta(description="name of the model")] = "ResNet50"
