@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -75,6 +75,7 @@ class Suspicion(Struct, frozen=True, kw_only=True):
 class Series(Struct, frozen=True, kw_only=True):
     """The points of one case in order, and its changes; `left_out` are the runs without a value.
 
+    Of another tool, `name` is what it measured, and `lacks` what its files lack; `case` is then its name and the host.
     `trial_deviation` is the standard deviation of the logarithm between trials, null without two trials in a run.
     """
 
@@ -82,10 +83,12 @@ class Series(Struct, frozen=True, kw_only=True):
     metric: str
     unit: str
     better: Literal["higher", "lower"]
-    points: list[Point]
-    changes: list[Suspicion]
-    left_out: int
-    trial_deviation: float | None
+    points: list[Point] = []
+    changes: list[Suspicion] = []
+    left_out: int = 0
+    trial_deviation: float | None = None
+    name: str = ""
+    lacks: str = ""
 
     @property
     def is_short(self) -> bool:
@@ -94,17 +97,18 @@ class Series(Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
-    """The trials of a case in one run, with the logarithms of their values."""
+class Run:
+    """A case in one run: the logarithms of the values of its trials, and what surrounded it.
+
+    `record` is its first; None if another tool measured it.
+    """
 
     label: str
-    records: tuple[Record, ...]
+    run: str
+    started_at: str
     logs: tuple[float, ...]
-    metric: Metric
-
-    @property
-    def started_at(self) -> str:
-        return self.records[0].started_at
+    around: Mapping[str, Value]
+    record: Record | None = None
 
 
 def surroundings(record: Record) -> dict[str, Value]:
@@ -144,54 +148,59 @@ def _joined(values: Iterable[Value]) -> str | None:
 def history(cases: Cases, by: str, metric: str, derive: Derive) -> list[Series]:
     """Return a series for each case, with its points by the values of `by`: date, commit, host, driver, a library, ...
 
-    Commits are in the order in which they were first measured, versions in their own. By host, each host has a series
-    of its own, by date. Raises `UserError` if no record has `by`, or if no trial has a value of the metric.
+    Commits are in the order in which they were first measured, versions in their own. By host, there is a series for
+    each, by date. Raises `UserError` if no record has `by`, or if no trial has a value of the metric.
     """
-    axis = HOST if by == NODE else by.replace("-", "_")
-    known = {
-        name.replace("-", "_"): name
-        for record in cases.records
-        for name, value in surroundings(record).items()
-        if value is not None
-    }
-    if axis != DATE and axis not in known:
-        raise UserError(f"--by={by}: no record knows it; they know: {', '.join([DATE, *known])}")
-    axis = known.get(axis, axis)
+    axis = axis_of(by, map(surroundings, cases.records))
     groups: dict[bytes, tuple[dict[str, Value], dict[tuple[str, int, str], list[Record]]]] = {}
     for record in sorted(cases.records, key=lambda each: (each.started_at, each.trial_id)):
         factors = {name: value for name, value in factors_of(record.case).items() if name != SOURCE}
         if axis == HOST:
             factors = {HOST: record.machine.host, **factors}
         of_case = groups.setdefault(msgspec.json.encode(factors), (factors, {}))[1]
-        own = "" if axis in (DATE, HOST) else _label(record, axis)
+        own = "" if axis in (DATE, HOST) else text(surroundings(record)[axis])
         of_case.setdefault((record.run_id, record.design.session, own), []).append(record)
     found = []
     for factors, by_run in groups.values():
-        runs = [run for records in by_run.values() if (run := _run(records, axis, metric, derive))]
-        if runs:
-            found.append(_series(factors, _ordered(runs, axis), axis, metric, len(by_run) - len(runs)))
+        measured = [run for records in by_run.values() if (run := _run(records, axis, metric, derive))]
+        if measured:
+            of = measured[0][1]
+            series = Series(case=factors, metric=metric, unit=of.unit, better=of.better)
+            runs = [run for run, _ in measured]
+            found.append(with_points(series, runs, axis, left_out=len(by_run) - len(runs)))
     if not found:
         raise UserError(f"no trial has a value of {metric}; `show` lists the metrics, and why they are missing")
     return found
 
 
-def _label(record: Record, axis: str) -> str:
-    """Return the name of the point of a record: its commit or version, or when its run began, UTC, to the minute."""
-    return record.started_at[:16].replace("T", " ") if axis in (DATE, HOST) else text(surroundings(record)[axis])
+def axis_of(by: str, several: Iterable[Mapping[str, Value]]) -> str:
+    """Return what --by names among the surroundings of several runs; raises `UserError` if none of them knows it."""
+    axis = HOST if by == NODE else by.replace("-", "_")
+    known = {name.replace("-", "_"): name for around in several for name, value in around.items() if value is not None}
+    if axis != DATE and axis not in known:
+        raise UserError(f"--by={by}: no record knows it; they know: {', '.join([DATE, *known])}")
+    return known.get(axis, axis)
 
 
-def _run(records: Sequence[Record], axis: str, metric: str, derive: Derive) -> _Run | None:
-    """Return the trials that have a value above 0; None if none has."""
+def label_of(started_at: str, around: Mapping[str, Value], axis: str) -> str:
+    """Return the name of a point: its commit or version, or when its run began, UTC, to the minute."""
+    return started_at[:16].replace("T", " ") if axis in (DATE, HOST) else text(around.get(axis))
+
+
+def _run(records: Sequence[Record], axis: str, metric: str, derive: Derive) -> tuple[Run, Metric] | None:
+    """Return the trials that have a value above 0, and the metric; None if none has."""
     derived = [(record, derive(record).get(metric)) for record in records if record.error is None]
     kept = [(record, each, each.value) for record, each in derived if each and each.value and each.value > 0]
     if not kept:
         return None
-    first = kept[0][0]
-    label = _label(first, axis)
-    return _Run(label, tuple(each[0] for each in kept), tuple(math.log(each[2]) for each in kept), kept[0][1])
+    first, of, _ = kept[0]
+    around = surroundings(first)
+    label = label_of(first.started_at, around, axis)
+    logs = tuple(math.log(value) for _, _, value in kept)
+    return Run(label, first.run_id, first.started_at, logs, around, first), of
 
 
-def _ordered(runs: Sequence[_Run], axis: str) -> list[_Run]:
+def _ordered(runs: Sequence[Run], axis: str) -> list[Run]:
     """Return runs in the order of time, commits by their first run, versions by their numbers."""
     first: dict[str, int] = {}
     for place, run in enumerate(runs):
@@ -207,31 +216,27 @@ def version_key(version: str) -> tuple[tuple[float, int, str], ...]:
     return (*words, (1.0, 0, ""))
 
 
-def _series(factors: dict[str, Value], runs: Sequence[_Run], axis: str, metric: str, left_out: int) -> Series:
+def with_points(series: Series, runs: Sequence[Run], axis: str, left_out: int = 0) -> Series:
+    """Return a series with its points in order, and their changes; runs are in the order of time."""
+    runs = _ordered(runs, axis)
     levels = change_points.levels_of([run.logs for run in runs])
     quantile = float(special.stdtrit(levels.freedom, (1 + LEVEL) / 2)) if levels.freedom else 0.0
     halves = quantile * np.sqrt(levels.variances)
-    points = [_point(run, log, half) for run, log, half in zip(runs, levels.values, halves, strict=True)]
-    better = runs[0].metric.better
-    return Series(
-        case=factors,
-        metric=metric,
-        unit=runs[0].metric.unit,
-        better=better,
-        points=points,
-        changes=[
-            _suspicion(each, runs, axis, better) for each in change_points.changes(levels.values, levels.variances)
-        ],
+    found = change_points.changes(levels.values, levels.variances)
+    return msgspec.structs.replace(
+        series,
+        points=[_point(run, log, half) for run, log, half in zip(runs, levels.values, halves, strict=True)],
+        changes=[_suspicion(each, runs, axis, series.better) for each in found],
         left_out=left_out,
         trial_deviation=levels.deviation,
     )
 
 
-def _point(run: _Run, log: float, half: float) -> Point:
+def _point(run: Run, log: float, half: float) -> Point:
     ends = (math.exp(log - half), math.exp(log + half)) if half else (None, None)
     return Point(
         label=run.label,
-        run=run.records[0].run_id,
+        run=run.run,
         started_at=run.started_at,
         value=math.exp(log),
         low=ends[0],
@@ -240,7 +245,7 @@ def _point(run: _Run, log: float, half: float) -> Point:
     )
 
 
-def _suspicion(found: change_points.Change, runs: Sequence[_Run], axis: str, better: str) -> Suspicion:
+def _suspicion(found: change_points.Change, runs: Sequence[Run], axis: str, better: str) -> Suspicion:
     before, after = runs[found.at - 1], runs[found.at]
     confirm, unconfirmed = _confirm(before, after, axis)
     return Suspicion(
@@ -260,19 +265,21 @@ def _suspicion(found: change_points.Change, runs: Sequence[_Run], axis: str, bet
     )
 
 
-def _changed(before: _Run, after: _Run, axis: str) -> list[str]:
+def _changed(before: Run, after: Run, axis: str) -> list[str]:
     """Return what differs between two runs, but for the axis itself."""
-    one, two = surroundings(before.records[0]), surroundings(after.records[0])
+    one, two = before.around, after.around
     left_out = OF_COMMIT if axis == COMMIT else (axis,)
     return changes(one, two, [name for name in {**one, **two} if name not in left_out])
 
 
-def _confirm(before: _Run, after: _Run, axis: str) -> tuple[list[str], str]:
+def _confirm(before: Run, after: Run, axis: str) -> tuple[list[str], str]:
     """Return the commands that compare both sides in turns; or none, and what to do instead.
 
     Both sides can be had at once if the user's file of both commits can be checked out.
     """
-    one, two = before.records[0], after.records[0]
+    one, two = before.record, after.record
+    if one is None or two is None:
+        return [], "another tool measured it; measure both sides in turns with `ab`"
     commits = [record.source.commit if record.source else None for record in (one, two)]
     if two.source and all(commits) and commits[0] != commits[1] and not any("+" in str(each) for each in commits):
         path, words = two.source.path, shlex.split(two.command)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from benchmarker.display.cases import case_columns
+from benchmarker.display.cases import CaseColumns, case_columns
 from benchmarker.display.result import Part, Text
 from benchmarker.formatting import count, part
 from benchmarker.stats.changes import LEAST
@@ -19,7 +19,7 @@ COLOURS = {"worse": "red", "better": "green"}
 
 def history_output(several: Sequence[Series], by: str, *, wide: bool) -> Iterator[Part]:
     """Yield the table of all series, and below it each change with what else changed there and how to confirm it."""
-    columns = case_columns([series.case for series in several], wide=wide)
+    columns = _columns(several, wide)
     yield from columns.shared
     newest = [series.points[-1] for series in several]
     last = [series.changes[-1] if series.changes else None for series in several]
@@ -38,6 +38,14 @@ def history_output(several: Sequence[Series], by: str, *, wide: bool) -> Iterato
         for change in series.changes:
             yield from _change_output(words, series, change, by)
     yield from _notes(several)
+
+
+def _columns(several: Sequence[Series], wide: bool) -> CaseColumns:
+    """Return the columns that name the cases; those of other tools have names of their own."""
+    if not any(series.name for series in several):
+        return case_columns([series.case for series in several], wide=wide)
+    named = [series.name for series in several]
+    return CaseColumns([(Column("case"), named)], named, [])
 
 
 def _last(series: Series) -> Shown:
@@ -76,6 +84,8 @@ def _change_output(words: str, series: Series, change: Suspicion, by: str) -> It
 
 
 def _notes(several: Sequence[Series]) -> Iterator[Part]:
+    for lacks in dict.fromkeys(series.lacks for series in several if series.lacks):
+        yield Text(f"note: {lacks}", "  ")
     if any(series.changes for series in several):
         yield Text("note: a change is a suspicion until `ab` has measured both sides in turns", "  ")
     if short := sum(series.is_short for series in several):
@@ -86,5 +96,5 @@ def _notes(several: Sequence[Series]) -> Iterator[Part]:
         )
     if left_out := sum(series.left_out for series in several):
         yield Text(f"left out: {count(left_out, 'run')} of a case without a value of the metric", "  ")
-    if any(series.trial_deviation is None for series in several):
+    if any(series.trial_deviation is None and not series.lacks for series in several):
         yield Text("note: with a single trial a run, points have no interval; --trials=3 or more give them", "  ")

@@ -51,8 +51,7 @@ Named = tuple[str, "Series"]
 
 def page(several: Sequence[Series], by: str) -> Page:
     """Return the page of series whose points are named by `by`; those with the newest changes come first."""
-    made = names([series.case for series in several])
-    words = made.each if all(made.each) else made.whole
+    words, shared = _words(several)
     named = sorted(zip(words, several, strict=True), key=_newest_last, reverse=True)
     suspected = [(name, series, change) for name, series in named for change in reversed(series.changes)]
     suspected.sort(key=lambda each: each[1].points[each[2].at].started_at, reverse=True)
@@ -62,12 +61,20 @@ def page(several: Sequence[Series], by: str) -> Page:
     changed = sum(bool(series.changes) for series in several)
     return Page(
         f"{what[0].upper()}{what[1:]} by {by}",
-        f"{made.shared}: {count(len(several), 'case')}, {count(changed, 'case')} with a change",
+        f"{shared}{count(len(several), 'case')}, {count(changed, 'case')} with a change",
         tuple(_card(*each, by) for each in suspected[:MOST_CARDS]) or (_steady(several),),
         tuple(_doubts(several)),
         tuple(each for each in sections if each),
         UNDOUBTED,
     )
+
+
+def _words(several: Sequence[Series]) -> tuple[Sequence[str], str]:
+    """Return the name of each case, and what all of them share; cases of other tools have names of their own."""
+    if any(series.name for series in several):
+        return [series.name for series in several], ""
+    made = names([series.case for series in several])
+    return (made.each if all(made.each) else made.whole), f"{made.shared}: "
 
 
 def _newest_last(named: Named) -> str:
@@ -96,8 +103,10 @@ def _steady(several: Sequence[Series]) -> Card:
 def _doubts(several: Sequence[Series]) -> list[Doubt]:
     short = sum(series.is_short for series in several)
     left_out = sum(series.left_out for series in several)
-    alone = any(series.trial_deviation is None for series in several)
+    alone = any(series.trial_deviation is None and not series.lacks for series in several)
+    lacking = dict.fromkeys(series.lacks for series in several if series.lacks)
     told = (
+        *((True, f"{lacks}.") for lacks in lacking),
         (short, f"{count(short, 'case has', 'cases have')} fewer than {LEAST} points, too few to find a change."),
         (left_out, f"{count(left_out, 'run')} of a case without a value of the metric left out."),
         (alone, "Points of cases with a single trial a run have no interval."),

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import click
 
+from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import ALL, Output, output_options
 from benchmarker.cli.options.results import read_cases, results_argument, where_option
 from benchmarker.cli.options.types import File
 from benchmarker.comparing.history import DATE, HOST, NODE, history
+from benchmarker.comparing.other_tools import series_of, tool_of
 from benchmarker.display.history import history_output
 from benchmarker.files import atomic
 from benchmarker.formatting import clean, si
@@ -62,20 +64,27 @@ def command(
 
       benchmarker history results/ --problem=gemm --by=commit -o history.html
 
-    RESULT is a record, the folder of a run, or a folder of runs. The exit status is 1 if a file cannot be read.
+    RESULT is a record, the folder of a run, a folder of runs, or an archive; or all are JSON files of pytest-benchmark,
+    hyperfine or Google Benchmark, one a run. The exit status is 1 if a file cannot be read.
     """
     if output:
         page_path(output)
         with needing("report", "a page"):
             from benchmarker.page.render import render
-    cases = read_cases(results, True, [*([f"problem={problem}"] if problem else []), *where])
-    derive = load_metrics(results)
-    refuse_unknown([metric], cases.records, derive, option="--metric")
-    several = history(cases, by, metric, derive)
+    if any(map(tool_of, results)):
+        given = {"--problem": problem, "--where": where, "--metric": metric != STEP_TIME}
+        if named := ", ".join(name for name, value in given.items() if value):
+            raise UserError(f"files of other tools have names and times alone; leave {named} out")
+        several, faults = series_of(results, by), False
+    else:
+        cases = read_cases(results, True, [*([f"problem={problem}"] if problem else []), *where])
+        derive = load_metrics(results)
+        refuse_unknown([metric], cases.records, derive, option="--metric")
+        several, faults = history(cases, by, metric, derive), bool(cases.faults)
     if output:
         from benchmarker.page.history import page
 
         content = render(page(several, DATE if by in (HOST, NODE) else by))
         atomic.save(output, content)
         click.echo(f"page: {clean(str(output))} ({si(len(content), 'B')})", err=True)
-    return Output(history_output(several, by, wide=wide), several, 1 if cases.faults else 0)
+    return Output(history_output(several, by, wide=wide), several, 1 if faults else 0)
