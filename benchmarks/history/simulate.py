@@ -68,12 +68,12 @@ def simulate(series: int, otava: Path | None) -> None:
             for shift in SHIFTS:
                 made = flat.copy()
                 made[:, CHANGE:] += np.log1p(shift)
-                told = []
+                words = []
                 for name, alarm, _ in rules(made):
                     good = alarm > CHANGE
                     delay = f", delay {np.median(alarm[good]) - CHANGE:.0f}" if good.any() else ""
-                    told.append(f"{name} {good.mean():.0%}{delay}")
-                print(f"  noise {deviation:.1%}, rho {correlation}, {shift:.0%}: {'; '.join(told)}", flush=True)
+                    words.append(f"{name} {good.mean():.0%}{delay}")
+                print(f"  noise {deviation:.1%}, rho {correlation}, {shift:.0%}: {'; '.join(words)}", flush=True)
     print(
         "of changes that history finds: intervals with the truth, of place and of size, and series with another alarm"
     )
