@@ -202,7 +202,9 @@ def _distinct(pieces: Sequence[Piece], platform: str) -> list[Piece]:
         full = replace(piece, options=parameters.resolve(kind, piece.options, platform))
         key = f"{full.problem} {full.options}"
         known = united.get(key, replace(full, scopes=(), count=0))
-        united[key] = replace(full, scopes=(*known.scopes, *full.scopes), count=known.count + full.count)
+        united[key] = replace(
+            full, scopes=(*dict.fromkeys((*known.scopes, *full.scopes)),), count=known.count + full.count
+        )
     return [*united.values()]
 
 

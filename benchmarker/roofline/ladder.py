@@ -14,7 +14,8 @@ over this one: the Hodges-Lehmann ratio of the pairs of a round, with its interv
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
@@ -82,7 +83,7 @@ class Losses(Struct, frozen=True, kw_only=True):
 
     `fastest_s` is added by the fastest framework alone, `framework_s` by this one, `in_step_s` by running the pieces
     within the step, `rest_s` by all else in the step. `most` names the piece that adds most on all rungs together, with
-    the time, `most_s`.
+    the time, `most_s`; of pieces that share scopes, what running in the step adds is known of all together alone.
     """
 
     framework: str
@@ -150,7 +151,9 @@ def ladder(name: str, pieces: Sequence[MeasuredPiece], steps: Sequence[Configura
     """Return the rungs of pieces and of the steps that consist of them; without steps, of the pieces alone."""
     records = [record for piece in pieces if not piece.unroofed for one in piece.alone for record in one.ok]
     roof = measured_roof(records[0], ceilings) if records else None
-    climbed = [piece_times(each, roof, steps) for each in pieces]
+    times = Counter(scope for each in pieces for scope in each.piece.scopes)
+    shared = {scope for scope, count in times.items() if count > 1}
+    climbed = [piece_times(each, roof, steps, shared) for each in pieces]
     whole = [one for one in steps if one.ok]
     return Ladder(
         name=name,
@@ -167,36 +170,47 @@ def ladder(name: str, pieces: Sequence[MeasuredPiece], steps: Sequence[Configura
     )
 
 
-def piece_times(measured: MeasuredPiece, roof: Roof | None, steps: Sequence[Configuration]) -> PieceTimes:
-    """Return the times of a piece alone and in steps, and at a roof."""
-    return PieceTimes(measured, None if measured.unroofed else _least_s(measured.cost, roof), steps)
+def piece_times(
+    measured: MeasuredPiece, roof: Roof | None, steps: Sequence[Configuration], shared: Collection[str] = ()
+) -> PieceTimes:
+    """Return the times of a piece alone and in steps, and at a roof; other pieces are in the `shared` scopes too."""
+    return PieceTimes(measured, None if measured.unroofed else _least_s(measured.cost, roof), steps, shared)
 
 
 def lacking_in_step(step: Configuration, pieces: Sequence[PieceTimes]) -> str:
-    """Return which pieces have no time in a step, and why; empty if all have one."""
+    """Return which pieces have no time in a step, and why; empty if all have one, alone or with others."""
     framework = _framework(step)
     if reason := step.ok[0].reasons.get("trace"):
         return f"{framework}: no time of a piece in the step is known: {reason.removeprefix(f'{framework}: ')}"
-    lacking = [piece.name for piece in pieces if framework not in piece.in_step]
+    lacking = [piece.name for piece in pieces if not piece.is_shared and framework not in piece.in_step]
+    lacking += [name for name in _shared_scopes(pieces) if not _of_scopes_s(step.ok[0], [name])]
     return f"{framework}: the profile has no time of {', '.join(lacking)}, fused with other scopes" if lacking else ""
 
 
 class PieceTimes:
-    """A piece with the times of its rungs, s, of one run, by framework: `alone`, and `in_step`."""
+    """A piece with the times of its rungs, s, of one run, by framework: `alone`, and `in_step`.
 
-    def __init__(self, measured: MeasuredPiece, roof_s: float | None, steps: Sequence[Configuration]) -> None:
+    Of `shared` scopes, which other pieces are in too, the time within a step is not that of this piece.
+    """
+
+    def __init__(
+        self,
+        measured: MeasuredPiece,
+        roof_s: float | None,
+        steps: Sequence[Configuration],
+        shared: Collection[str] = (),
+    ) -> None:
         self.measured, self.roof_s, self.count = measured, roof_s, measured.piece.count
-        self.name = " + ".join(measured.piece.scopes) or measured.title
+        self.is_shared = not {*shared}.isdisjoint(measured.piece.scopes)
+        self.name = measured.title if self.is_shared else " + ".join(measured.piece.scopes) or measured.title
         self.flops = measured.cost.flops if measured.cost else None
         self.alone = _times(measured.alone, _step_s)
-        self.in_step = _times(steps, self._in_step_s)
+        self.in_step = {} if self.is_shared else _times(steps, self._in_step_s)
         self.fastest = min(self.alone.values(), key=lambda times: times.median, default=None)
 
     def _in_step_s(self, record: Record) -> float | None:
         """Return the time of one run within a profiled step; None if the profile has none."""
-        steps = [scope.step_ns for scope in record.scopes if scope.scope in self.measured.piece.scopes]
-        total_ns = sum(median(times) for times in steps if times)
-        return total_ns / self.count / 1e9 or None
+        return _of_scopes_s(record, self.measured.piece.scopes) / self.count or None
 
     def rungs(self) -> PieceRungs:
         """Return the rungs, the fastest alone first, then as the frameworks were named."""
@@ -236,6 +250,16 @@ def _rung(
         below=name,
         of_below=times.of(below) if below else None,
     )
+
+
+def _shared_scopes(pieces: Sequence[PieceTimes]) -> list[str]:
+    """Return the scopes of pieces that others are in too, in order."""
+    return [*dict.fromkeys(scope for piece in pieces if piece.is_shared for scope in piece.measured.piece.scopes)]
+
+
+def _of_scopes_s(record: Record, names: Collection[str]) -> float:
+    """Return the time of scopes in the median profiled step, s; 0 if the profile has none."""
+    return sum(median(scope.step_ns) for scope in record.scopes if scope.scope in names and scope.step_ns) / 1e9
 
 
 def _least_s(cost: CostPart | None, roof: Roof | None) -> float | None:
@@ -278,14 +302,24 @@ def _losses(step: Configuration, pieces: Sequence[PieceTimes]) -> Losses | None:
         if (
             piece.roof_s is None
             or piece.fastest is None
-            or not {framework} <= piece.alone.keys() & piece.in_step.keys()
+            or framework not in piece.alone
+            or not (piece.is_shared or framework in piece.in_step)
         ):
             return None
-        up = [piece.roof_s, piece.fastest.median, piece.alone[framework].median, piece.in_step[framework].median]
+        alone_s = piece.alone[framework].median
+        in_step_s = alone_s if piece.is_shared else piece.in_step[framework].median
+        up = [piece.roof_s, piece.fastest.median, alone_s, in_step_s]
         added[piece.name] = [piece.count * (above - below) for below, above in zip([0.0, *up], up, strict=False)]
     if not added:
         return None
     roof_s, fastest_s, framework_s, in_step_s = (sum(rung) for rung in zip(*added.values(), strict=True))
+    shared = [piece for piece in pieces if piece.is_shared]
+    if shared:
+        names = _shared_scopes(pieces)
+        if not all(_of_scopes_s(record, [name]) for record in step.ok for name in names):
+            return None
+        in_step = _times([step], lambda record: _of_scopes_s(record, names))[framework]
+        in_step_s += in_step.median - sum(piece.count * piece.alone[framework].median for piece in shared)
     most = max(added, key=lambda name: sum(added[name][1:]))
     return Losses(
         framework=framework,

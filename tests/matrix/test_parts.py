@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from benchmarker import MODES
@@ -78,11 +80,12 @@ def test_the_problems_that_measure_pieces_alone_have_the_flops_of_their_scopes(n
     made = PROBLEMS[name](**params)
     parts = made.parts(mode, "fp32")
     mode = "inference" if mode == "inference" else "forward_backward"
+    alone: Counter[tuple[str, ...]] = Counter()
     for piece in made.pieces():
         kind = registry.problem(piece.problem)
-        alone = parameters.convert(kind, parameters.resolve(kind, piece.options, "cpu"))
-        flops = sum(parts[scope].flops for scope in piece.scopes)
-        assert piece.count * alone.cost(mode, "fp32").flops == flops, piece
+        of_one = parameters.convert(kind, parameters.resolve(kind, piece.options, "cpu"))
+        alone[piece.scopes] += piece.count * of_one.cost(mode, "fp32").flops
+    assert alone == {scopes: sum(parts[scope].flops for scope in scopes) for scopes in alone}
 
 
 @pytest.mark.parametrize(
@@ -94,6 +97,14 @@ def test_the_pieces_of_a_decoder_are_all_of_its_flops(name, params):
     products = {name for name, work in made.parts("inference", "fp32").items() if work.flops}
     assert products <= set(scopes)
     assert len(set(scopes)) == len(scopes)
+
+
+@pytest.mark.parametrize("size", ["18", "50"])
+def test_the_pieces_of_resnet_are_all_of_its_flops_but_those_of_the_first_convolution(size):
+    made = PROBLEMS["resnet"](size=size, layout="channels_first")
+    products = {name for name, work in made.parts("inference", "fp32").items() if work.flops}
+    assert {scope for piece in made.pieces() for scope in piece.scopes} == products - {"stem_conv"}
+    assert {piece.options.get("layout") for piece in made.pieces()} == {"channels_first", None}
 
 
 def test_products_of_a_phase_are_those_of_linear_layers():

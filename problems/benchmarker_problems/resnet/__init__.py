@@ -3,7 +3,7 @@
 Shapes: B batch, X positions of an image (two axes, height and width), C channels, V classes.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import Annotated, Literal, Self
@@ -11,7 +11,7 @@ from typing import Annotated, Literal, Self
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import Data, Mode, Precision, Problem, Published, hookimpl
+from benchmarker import Data, Mode, Piece, Precision, Problem, Published, hookimpl
 from benchmarker_problems.conv import LAYOUT_HELP, Layout
 from benchmarker_problems.layers import size_of
 from benchmarker_problems.layers.data import labelled_images
@@ -171,6 +171,13 @@ class Resnet(Layered):
         )
         loss = Stage(self.batch_size, (Moved("loss", self.classes),))
         return Model(tuple(Stage(self.batch_size, layers) for layers in stages), loss)
+
+    def pieces(self) -> Sequence[Piece]:
+        """Return the convolutions but for the first, in the layout of the model, and the head."""
+        layout = {"conv": {"layout": self.layout}}
+        return [
+            replace(piece, options={**piece.options, **layout.get(piece.problem, {})}) for piece in super().pieces()
+        ]
 
     def data_bytes(self, mode: Mode, types: Precision) -> int:
         """Return the bytes of images, of logits or targets, and of running statistics, which move as weights do."""

@@ -3,13 +3,13 @@
 Shapes: B batch, X positions of an image (two axes), C channels. Rows of work are images.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import ceil
 
 import numpy as np
 
-from benchmarker import Work
+from benchmarker import Piece, Work
 from benchmarker_problems.conv.reference import convolve, patches
 from benchmarker_problems.layers import Shapes, norm_shapes
 from benchmarker_problems.layers.layer import Layer, Pointwise, chain, parts_of, shapes_of
@@ -75,6 +75,19 @@ class Conv(Layer):
         normed = positions.pointwise((1 + self.residual) * self.outputs, self.outputs, weights=2 * self.outputs)
         return {self.scope: work, self.norm: normed}
 
+    def pieces(self, rows: int) -> Iterable[Piece]:
+        """Return the convolution; that of a batch's data has one less in the backward pass than a `conv`."""
+        options = {
+            "batch_size": rows,
+            "in_channels": self.inputs,
+            "out_channels": self.outputs,
+            "image_size": self.in_size,
+            "kernel_size": self.kernel_size,
+            "stride": self.stride,
+            "padding": self.kernel_size // 2,
+        }
+        return [] if self.of_data else [Piece((self.scope,), "conv", options)]
+
     def forward(self, x: np.ndarray, weights: Weights) -> tuple[np.ndarray, Pullback]:
         """Convolve and normalise; ReLU and adding a residual are not part of it."""
         kernel = f"{self.name}.kernel"
@@ -112,6 +125,10 @@ class Block(Layer):
     def parts(self, at: RowWork) -> Mapping[str, Work]:
         """Return those of all convolutions."""
         return parts_of(self.every_conv, at)
+
+    def pieces(self, rows: int) -> Iterable[Piece]:
+        """Return those of all convolutions."""
+        return [piece for conv in self.every_conv for piece in conv.pieces(rows)]
 
     def forward(self, x: np.ndarray, weights: Weights) -> tuple[np.ndarray, Pullback]:
         """Return the sum of branch and shortcut where it is positive."""

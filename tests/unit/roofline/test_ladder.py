@@ -85,6 +85,23 @@ def test_the_losses_add_up_to_the_step():
     assert losses.most == "head"
 
 
+def test_pieces_of_the_same_scope_lose_together_within_the_step():
+    """As convolutions of several sizes do: the profile has the time of all of them."""
+    pieces = [
+        MeasuredPiece(Piece(("head",), "toy", {"n": n}, count), title, COST, Cases.of(trials("torch", n, step_s)))
+        for n, count, title, step_s in ((1, 2, "a small product", 0.2), (2, 1, "a large product", 0.4))
+    ]
+    found = ladder("a model", pieces, Cases.of(trials("torch", 100, 1.5, in_step_s=1.2)), ROOF)
+    assert [[rung.place for rung in piece.rungs] for piece in found.pieces] == [["alone"], ["alone"]]
+    (losses,) = found.losses
+    middle = 1.025
+    assert losses.in_step_s == pytest.approx((1.2 - 2 * 0.2 - 0.4) * middle)
+    assert losses.rest_s == pytest.approx(0.3 * middle)
+    assert (losses.most, losses.most_s) == ("a large product", pytest.approx(0.4 * middle - 0.1))
+    assert not any("fused" in note for note in found.notes)
+    assert not ladder("a model", pieces, Cases.of(trials("torch", 100, 1.5)), ROOF).losses
+
+
 def test_a_share_of_fewer_rounds_than_an_interval_needs_has_none():
     few = [*trials("a", 0, 0.2)[:5], *trials("b", 1, 0.4)[:5]]
     measured = MeasuredPiece(Piece((), "toy", {}), "a product", COST, Cases.of(few))
