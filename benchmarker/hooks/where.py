@@ -126,7 +126,7 @@ def _as_sql(word: str) -> str | None:
     name, values = wanted_of(word)
     if name == SIDE:
         return None
-    factor = f"factors[{_quoted(name)}]"
+    factor = f"(factors ->> {_quoted(name)})"
     numbers = [value for value in values if _NUMBER.fullmatch(value)]  # 1 and 1.0 are the same
     same = f" OR TRY_CAST({factor} AS DOUBLE) IN ({', '.join(numbers)})" if numbers else ""
     return f"({factor} IN ({', '.join(map(_quoted, values))}){same})"

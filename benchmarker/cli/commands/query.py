@@ -23,8 +23,8 @@ def command(results: tuple[Path, ...], statement: str) -> Output:
 
       SELECT node, median(step_time_median_s) AS s FROM trials WHERE problem = 'gemm' GROUP BY node ORDER BY s
 
-    `DESCRIBE trials` lists the columns; docs/archive.md says what they mean. `factors['torch']` is any factor of a case
-    or its environment, as text; `record ->> '$.machine.cpu.governor'` in `records` any field of a record.
+    `DESCRIBE trials` lists the columns; docs/archive.md says what they mean. `(factors ->> 'torch')` is any factor of a
+    case or its environment, as text; `(record ->> '$.machine.cpu.governor')` in `records` any field of a record.
 
     The exit status is 1 if a file cannot be read.
     """
