@@ -30,7 +30,7 @@ NAMED = 3
 
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path), default="build/two-roofs")
-@click.option("--trials", default=4, show_default=True, help="Rounds; there are intervals from six on.")
+@click.option("--trials", default=3, show_default=True, help="Rounds; there are intervals from six on.")
 def main(folder: Path, trials: int) -> None:
     """Measure what FOLDER lacks, and print and store a table of it all, FOLDER/two-roofs.txt."""
     lines = [f"{'model':<6} {'phase':<7} batch {'':<5} {'measured':>9}  machine's roof       its own roof"]
