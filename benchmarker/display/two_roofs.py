@@ -79,11 +79,15 @@ def _matters(part: StepPart, step_s: float) -> bool:
 
 
 def _sentence(step: TwoRoofs) -> str:
-    """Return how much of a step its own roof explains, and which part is longest beyond it."""
+    """Return how much of a step its own roof explains, and which part is furthest from it on that side."""
     if step.of_own is None or not step.parts:
         return ""
-    most = max(step.parts, key=lambda part: part.beyond_s or 0.0)
-    beyond_s = most.beyond_s or 0.0
+    is_faster = step.of_own.value > 1
+    predicted = [part for part in step.parts if part.kind != "other" or not is_faster]
+    sign = -1 if is_faster else 1
+    most = max(predicted, key=lambda part: sign * (part.beyond_s or 0.0))
+    beyond_s = sign * (most.beyond_s or 0.0)
     share = rounded(100 * beyond_s / step.measured_s, 2)
-    explained = f"{step.framework}: its own roof explains {rounded(100 * step.of_own.value, 3)}% of a step"
-    return f"{explained}; {most.name} is longest beyond it, {si(beyond_s, 's')} ({share}% of a step)"
+    explained = f"{step.framework}: its own roof is {rounded(100 * step.of_own.value, 3)}% of a step"
+    side = "below" if is_faster else "above"
+    return f"{explained}; {most.name} is furthest {side} it, {si(beyond_s, 's')} ({share}% of a step)"

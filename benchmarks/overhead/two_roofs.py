@@ -76,11 +76,11 @@ def share(ratio: dict[str, float | None] | None) -> str:
 
 
 def missing(step: dict[str, Any]) -> list[str]:
-    """Return a line for each part that its own roof misses most of a step that it does not explain."""
+    """Return a line for each part that is furthest from its own roof, if that does not explain a step."""
     if step["of_own"] is None or EXPLAINED[0] <= step["of_own"]["value"] <= EXPLAINED[1]:
         return []
-    known = [part for part in step["parts"] if part["beyond_s"]]
     is_slower = step["of_own"]["value"] < 1
+    known = [part for part in step["parts"] if part["beyond_s"] and (is_slower or part["kind"] != "other")]
     known.sort(key=lambda part: part["beyond_s"], reverse=is_slower)
     named = [(part["name"], part["beyond_s"], part["beyond_s"] / step["measured_s"]) for part in known[:NAMED]]
     return [f"       {name}: {1e3 * beyond_s:+.1f} ms, {of_step:+.0%} of a step" for name, beyond_s, of_step in named]

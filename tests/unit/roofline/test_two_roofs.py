@@ -66,10 +66,10 @@ def of_step(framework="torch", profiled=True):
     return trials(9, 2.0, "gpt2", PARAMS, framework, **(made if profiled else {}))
 
 
-def made(steps, ceilings=ROOF):
+def made(steps, ceilings=ROOF, head_s=HEAD_S):
     pieces = [
         MeasuredPiece(Piece((name,), "toy", {}), name, None, Cases.of(trials(number, step_s)))
-        for number, (name, step_s) in enumerate({"lm_head": HEAD_S, "mlp_fc": MLP_S}.items())
+        for number, (name, step_s) in enumerate({"lm_head": head_s, "mlp_fc": MLP_S}.items())
     ]
     return predictions("a model", pieces, Cases.of(steps), ceilings)
 
@@ -129,4 +129,9 @@ def test_tables_fit_a_terminal_and_say_what_is_missing():
     for table in tables:
         printed = terminal.lines(table, 80)
         assert max(map(len, [*printed.headings, *printed.rows])) <= 80
-    assert "idle is longest beyond it, 1.025 s (50% of a step)" in " ".join(map(str, output))
+    assert "idle is furthest above it, 1.025 s (50% of a step)" in " ".join(map(str, output))
+
+
+def test_a_step_that_is_faster_than_its_pieces_alone_says_which_of_them():
+    output = " ".join(map(str, two_roofs_output(made(of_step(), head_s=2.9), verbose=False)))
+    assert "lm_head is furthest below it, 2.46 s (120% of a step)" in output
