@@ -22,7 +22,7 @@ from benchmarker.formatting import duration_text, part
 from benchmarker.hooks import parameters, registry
 from benchmarker.planning import build, plan_file, suites
 from benchmarker.procurement.evidence import Evidence, Finding, Formulas
-from benchmarker.records import store
+from benchmarker.records import archive, store
 from benchmarker.records.consistency import SECOND_S, made_at, started_at
 from benchmarker.records.factors import changes, label
 from benchmarker.records.record import Blocks
@@ -57,6 +57,7 @@ def check(result: Path, name: str | None) -> list[Submission]:
     if not result.exists():
         raise UserError(f"{result}: no such file or folder")
     if result.is_dir():
+        archive.refuse(result, "logs and profiles, which are checked too")
         folders = [file.parent for file in sorted(result.rglob(store.PLAN))]
         if not folders:
             raise UserError(f"{result} contains no run: no {store.PLAN} is below it")

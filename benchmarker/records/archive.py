@@ -39,6 +39,12 @@ def is_archive(path: Path) -> bool:
     return (path / HEAD).is_file()
 
 
+def refuse(path: Path, what: str) -> None:
+    """Raise `UserError` if a path is that of an archive, which does not keep what a command needs."""
+    if is_archive(path):
+        raise UserError(f"{path} is an archive, which keeps no {what}; name the folder of the run")
+
+
 def check(path: Path) -> None:
     """Raise `UserError` unless this version can read the archive."""
     try:

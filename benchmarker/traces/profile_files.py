@@ -22,7 +22,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.files import regular
 from benchmarker.formatting import clean
 from benchmarker.hooks import names as naming
-from benchmarker.records import sides, store
+from benchmarker.records import archive, sides, store
 from benchmarker.records.factors import factors_of
 from benchmarker.records.profile import Scope, Trace
 from benchmarker.records.record import Record
@@ -117,6 +117,7 @@ def profiles(results: Sequence[Path], causal: Causal | None = None, *, pool: boo
             continue
         tables = sorted(result.rglob(f"*{EVENTS}"))
         if not tables:
+            archive.refuse(result, "event tables")
             inside = traces_in(result)
             remedy = f"name one of its traces, such as {inside}" if inside else "run with --profile"
             raise UserError(f"{result} contains no record with a profile; {remedy}")

@@ -21,7 +21,7 @@ from benchmarker.display.profiles import frame_table, plain
 from benchmarker.display.result import Part
 from benchmarker.formatting import clean, count
 from benchmarker.power.live import label
-from benchmarker.records import store
+from benchmarker.records import archive, store
 from benchmarker.records.record import Record
 from benchmarker.tables.table import Column, Filled, Table, number
 
@@ -91,6 +91,7 @@ def _find(result: Path) -> Path:
         if not result.exists():
             raise UserError(clean(f"{result}: no such file or folder"))
         return result if result.suffix != ".json" else _beside(result)
+    archive.refuse(result, "time series")
     series = sorted(result.rglob(f"*{store.TELEMETRY}"))
     if len(series) == 1:
         return series[0]

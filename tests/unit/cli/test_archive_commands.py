@@ -89,6 +89,15 @@ def test_a_wrong_condition_is_explained(command, result):
 
 
 @pytest.mark.usefixtures("added")
+@pytest.mark.parametrize("words", ["profile kernels", "telemetry", "suite check"])
+def test_what_an_archive_does_not_keep_is_sought_in_the_folder(command, words):
+    done = command(*words.split(), "archive")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("benchmarker: error: archive is an archive, which keeps no ")
+    assert done.stderr.endswith("; name the folder of the run\n")
+
+
+@pytest.mark.usefixtures("added")
 def test_sql_reaches_nothing_but_the_records(command):
     for statement in ("COPY records TO 'out.csv'", "SELECT 1; SELECT 2", "DROP VIEW trials"):
         assert "not one statement that only reads" in command("query", "archive", statement).stderr
