@@ -313,7 +313,7 @@ class Referee:
             comparisons = compare(matching.within(records).matches, self.rules, self.derive).comparisons
             told = f"B/A {ratio(comparisons[0])} {comparisons[0].verdict}" if self.pairs == 1 else tally(comparisons)
             self.say(f"after {count(rounds, 'round')}: {told}")
-            if all(0 in each.trials or self._settled(each) for each in comparisons):
+            if all(0 in each.trials or self.settled(each) for each in comparisons):
                 self.ended = f"ended after {self._rounds(rounds)}, {duration_text(sum(walls))}"
                 return True
         if self.budget_s is not None and sum(walls) * (rounds + 1) / rounds > self.budget_s:
@@ -321,7 +321,8 @@ class Referee:
             return True
         return False
 
-    def _settled(self, comparison: Comparison) -> bool:
+    def settled(self, comparison: Comparison) -> bool:
+        """Return whether no more rounds of a comparison are needed."""
         if self.target is None or comparison.refused:
             return comparison.verdict != "undecided" or bool(comparison.refused)
         low, high = comparison.low, comparison.high

@@ -108,6 +108,7 @@ REFUSED = {
     "telemetry a/*/2*": None,  # nothing was measured
     "scaling a": None,  # nothing is scaled
     "fit a --over=m": None,  # there is one size
+    "bisect --good=v1 -- run f.py": None,  # this is no git repository
     "card a": None,  # these are other problems
     "nodes run plan.toml": None,  # this machine is no fleet
 }

@@ -111,6 +111,7 @@ ELSEWHERE = {
     "telemetry": "needs readings of a meter",
     "ladder": "another test has the width of its tables, of made records",
     "card": "another test has the width of its tables, of made records",
+    "bisect": "prints no table, after measuring",
     "fit": "needs cases of several sizes",
 }
 """Commands that are not run here, and why; their help is read."""

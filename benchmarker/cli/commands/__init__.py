@@ -23,6 +23,7 @@ SECTIONS = {
     },
     "Compare": {
         "ab": "Compare two configurations until the verdict is clear.",
+        "bisect": "Find the commit since which a case is slower or faster.",
         "compare": "Compare records: faster, slower, same or undecided.",
         "history": "Find since when a case is faster or slower.",
         "scaling": "Show how much faster several devices are than one.",

@@ -109,7 +109,7 @@ def command(
     if not (common or a or b):
         raise no_options("ab --problem=gemm --a=--framework=jax --b=--framework=torch")
     rules, unwanted = rules_of(**judging), verdicts_of(fail_on)
-    given = [_settings(*side) for side in _without_the_others_places(sides)]
+    given = [settings_of(*side) for side in _without_the_others_places(sides)]
     with working("querying the frameworks' capabilities"):
         pairs = pairs_of(*((side, settings) for (side, _, _), settings in zip(sides, given, strict=True)))
     with Progress() as progress:
@@ -154,7 +154,7 @@ def _words_of(own: str) -> list[str]:
     return shlex.split(own) if own.startswith("-") else program_in(own)
 
 
-def _settings(side: str, common: Sequence[str], own: str) -> dict[str, Any]:
+def settings_of(side: str, common: Sequence[str], own: str) -> dict[str, Any]:
     """Return the settings of one side, from the common options and its own.
 
     Raises `UserError`, naming the side once, if the options are invalid.

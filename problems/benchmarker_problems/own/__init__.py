@@ -7,8 +7,11 @@ from. `values` has functions that are given as values. The other modules run the
 
 import importlib
 import importlib.util
+import json
 import math
+import os
 import random
+import site
 import sys
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
@@ -171,6 +174,7 @@ def imported(code: PythonFile) -> ModuleType:
     name = ".".join([*packages, f"own_{code.path.stem}_{code.sha256}".replace(".", "_")])
     if name in sys.modules:
         return sys.modules[name]
+    _add_packages(code.path)
     sys.path[:0] = dict.fromkeys([str(code.path.parent), str(folder)])
     spec = importlib.util.spec_from_file_location(name, code.path)
     assert spec is not None
@@ -182,6 +186,19 @@ def imported(code: PythonFile) -> ModuleType:
         del sys.modules[name]
         raise
     return module
+
+
+def _add_packages(path: Path) -> None:
+    """Put the packages that were built for the folder of a file first, also those that are installed as editable.
+
+    The variable BENCHMARKER_SITES, which `bisect` sets, has them: JSON of the folder of packages of each tree.
+    """
+    for tree, packages in json.loads(os.environ.get("BENCHMARKER_SITES", "{}")).items():
+        if path.is_relative_to(tree):
+            known, finders = sys.path[:], sys.meta_path[:]
+            site.addsitedir(packages)
+            sys.path[:] = [*(each for each in sys.path if each not in known), *known]
+            sys.meta_path[:] = [*(each for each in sys.meta_path if each not in finders), *finders]
 
 
 @hookimpl

@@ -11,8 +11,20 @@ from benchmarker.records.record import Failure, Harness
 from benchmarker.worker.protocol import StageBegan, StageEnded, StepsDone
 
 RUNNING = (
-    *("run", "sweep", "ab", "ladder", "plan show", "plan run", "suite run", "ceilings", "check", "serve-load"),
-    *("nodes run", "card"),
+    *(
+        "run",
+        "sweep",
+        "ab",
+        "bisect",
+        "ladder",
+        "plan show",
+        "plan run",
+        "suite run",
+        "ceilings",
+        "check",
+        "serve-load",
+    ),
+    *("nodes run", "card", "bisect"),
 )
 
 

@@ -1,0 +1,180 @@
+"""Commits of a git repository, each in a worktree of its own and built once; the user's checkout is never touched."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import venv
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from benchmarker.api.errors import UserError
+from benchmarker.files import atomic
+from benchmarker.formatting import one_line
+
+NOT_FOUND = (126, 127)
+"""Exit statuses of a shell that cannot execute a command (POSIX, 2.8.2)."""
+
+
+class BuildError(Exception):
+    """A commit cannot be built."""
+
+
+class Commit(msgspec.Struct, frozen=True):
+    """A commit: its full hash and the first line of its message."""
+
+    sha: str
+    subject: str
+
+    def __str__(self) -> str:
+        return f"{self.sha[:12]} {self.subject}"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkout:
+    """A commit that is checked out and built: its files, and the virtual environment of its build, if it has one."""
+
+    tree: Path
+    env: Path | None
+
+    @property
+    def packages(self) -> Path | None:
+        """The folder of the packages that the build installed."""
+        return next(self.env.glob("lib/python*/site-packages"), None) if self.env else None
+
+
+class _Built(msgspec.Struct, frozen=True):
+    """How a build ended: empty, or why it failed."""
+
+    error: str
+
+
+class Repository:
+    """A git repository; raises `UserError` if git or the repository is missing."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        if shutil.which("git") is None:
+            raise UserError("bisect needs git; install it")
+        try:
+            self.top = Path(self._git("rev-parse", "--show-toplevel"))
+        except subprocess.CalledProcessError:
+            raise UserError(f"--repo={folder}: not a git repository") from None
+
+    def between(self, good: str, bad: str) -> list[Commit]:
+        """Return the commits from good to bad, both with them, along first parents, so that a merge is one change.
+
+        Raises `UserError` if one is unknown, or if good is no ancestor of bad.
+        """
+        shas = []
+        for option, revision in (("--good", good), ("--bad", bad)):
+            try:
+                shas.append(self._git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"))
+            except subprocess.CalledProcessError:
+                raise UserError(f"{option}={revision}: no such commit in {self.top}") from None
+        if shas[0] == shas[1]:
+            raise UserError(f"--good={good} and --bad={bad} are the same commit")
+        try:
+            self._git("merge-base", "--is-ancestor", *shas)
+        except subprocess.CalledProcessError:
+            raise UserError(f"--good={good} is no ancestor of --bad={bad}") from None
+        log = "log", "--format=%H %s"
+        lines = self._git(*log, "--reverse", "--first-parent", f"{shas[0]}..{shas[1]}").splitlines()
+        first = self._git(*log, "--max-count=1", shas[0])
+        return [Commit(sha, subject) for sha, _, subject in (line.partition(" ") for line in (first, *lines))]
+
+    def checkout(self, commit: Commit, build: str | None, builds: Path) -> Checkout:
+        """Return a commit that is checked out below `builds` and built there by a command of a shell, once.
+
+        The command runs in a virtual environment of its own that has the packages of this one. Raises `BuildError`
+        if it fails, also the next time, and `UserError` if it names a command that there is not.
+        """
+        folder = builds.absolute() / f"{commit.sha}-{hashlib.sha256((build or '').encode()).hexdigest()[:8]}"
+        done, made = folder / "built.json", Checkout(folder / "tree", folder / "env" if build else None)
+        if done.exists():
+            if error := msgspec.json.decode(done.read_bytes(), type=_Built).error:
+                raise BuildError(error)
+            if made.tree.is_dir():
+                return made
+        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            folder.mkdir(parents=True)
+            self._git("worktree", "add", "--force", "--force", "--detach", str(made.tree), commit.sha)
+        except subprocess.CalledProcessError as error:
+            raise UserError(f"git cannot check {commit.sha[:12]} out: {one_line(error.stderr)}") from error
+        except OSError as error:
+            raise UserError(f"cannot write to {folder}: {error.strerror}") from error
+        failure = self._built(build, made, folder / "build.log") if build else ""
+        atomic.write(done, msgspec.json.encode(_Built(failure)))
+        if failure:
+            raise BuildError(failure)
+        return made
+
+    def _built(self, build: str, made: Checkout, log: Path) -> str:
+        """Build; returns why that failed, or nothing."""
+        assert made.env is not None
+        _make_environment(made.env)
+        path = f"{made.env / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+        around = {**os.environ, "PATH": path, "VIRTUAL_ENV": str(made.env)}
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                ["/bin/sh", "-c", build],
+                cwd=made.tree,
+                env=around,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            try:
+                status = process.wait()
+            except BaseException:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                raise
+        last = (log.read_text(errors="replace").strip().splitlines() or ["it printed nothing"])[-1]
+        if status in NOT_FOUND:
+            raise UserError(f"--build: {one_line(last)}; install what is missing")
+        if status:
+            return f"the build ended with status {status}: {one_line(last)} ({log})"
+        changed = self._git("-C", str(made.tree), "status", "--porcelain", "--untracked-files=no")
+        return f"the build changes files of the commit: {one_line(changed)}" if changed else ""
+
+    def _git(self, *words: str) -> str:
+        done = subprocess.run(
+            ["git", "-C", str(self.folder), *words],
+            capture_output=True,
+            text=True,
+            check=True,
+            stdin=subprocess.DEVNULL,
+        )
+        return done.stdout.strip()
+
+
+def _make_environment(folder: Path) -> None:
+    """Make a virtual environment that has the packages of this one, and its pip."""
+    venv.create(folder, symlinks=True)
+    packages = next(folder.glob("lib/python*/site-packages"))
+    lines = [f"import site; site.addsitedir({path!r})" for path in sys.path if path.endswith("-packages")]
+    (packages / "outer.pth").write_text("\n".join(lines) + "\n")
+    pip = folder / "bin" / "pip"
+    pip.write_text(f'#!/bin/sh\nexec {shlex.quote(str(folder / "bin" / "python"))} -m pip "$@"\n')
+    pip.chmod(0o755)
+
+
+def program_options(checkout: Checkout) -> list[str]:
+    """Return options of a program with which it runs in a checkout, and in the environment of its build."""
+    options = [f"--workdir={checkout.tree}"]
+    if checkout.env:
+        path = os.pathsep.join([str(checkout.env / "bin"), os.environ.get("PATH", os.defpath)])
+        options += [f"--env=PATH={path}", f"--env=VIRTUAL_ENV={checkout.env}"]
+    return options
