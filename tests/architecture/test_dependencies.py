@@ -22,7 +22,7 @@ SERVED = {
     "benchmarker.serving.openai": {"serve"},
     "benchmarker.hooks.sql": {"trace"},
     "benchmarker.traces.sql": {"trace"},
-    "benchmarker_plugins.frameworks.exporting": {"torch"},
+    "benchmarker_plugins.frameworks.exporting": {"onnxruntime", "openvino"},
     "benchmarker_plugins.frameworks.jax": {"jax"},
     "benchmarker_plugins.frameworks.onednn": {"onednn"},
     "benchmarker_plugins.frameworks.onnxruntime": {"onnxruntime"},

@@ -93,6 +93,15 @@ def test_convolutions_have_their_channels_where_the_layout_says(framework, layou
         assert out.movedim(1, channels).is_contiguous()
 
 
+@pytest.mark.parametrize("framework", ["onnxruntime", "openvino"])
+def test_products_keep_their_reshapes_where_all_their_sizes_are_alike(framework):
+    """Without them the shapes broadcast too, to the same shape with other axes."""
+    case = case_of(framework, problem="attention", impl="matmul", batch_size=2, heads=4, kv_heads=2, seq_len=6)
+    bench = Bench(case)
+    data = bench.data(bench.problem, 1)
+    assert check(bench.build(bench.problem, data), data, bench.problem, bench.case).ok
+
+
 def test_inputs_are_given_as_they_lie_in_memory():
     tree = _Tree.of((torch.zeros(2, 3, 4, 5).permute(0, 3, 1, 2), {"b": torch.zeros(3, 1, 2)}))
     dense = tree.dense((torch.arange(120).view(2, 3, 4, 5).permute(0, 3, 1, 2), {"b": torch.ones(3, 1, 2)}))

@@ -15,8 +15,11 @@ from importlib import metadata
 from itertools import groupby
 from pathlib import Path
 from typing import Any, ParamSpec, Self, TypeVar, cast
+from unittest.mock import patch
 
 import torch
+from onnxscript import rewriter
+from onnxscript.rewriter.rules import common as rules
 from torch import Tensor, nn
 from torch.fx.traceback import preserve_node_meta
 from torch.utils import _pytree as trees
@@ -31,6 +34,13 @@ Run = Callable[[Sequence[Tensor]], list[Tensor]]
 """Runs an exported model on its inputs, in order; the results may last only until it runs again."""
 EXPORTERS = ("torch", "onnx", "onnxscript")
 """Distributions that export a model."""
+
+
+_WRONG = (rules.one_reshape_matmul_reshape_rule, rules.two_reshapes_matmul_reshape_rule)
+"""They drop reshapes around a product if the shapes without them broadcast to that of the result, also if its axes then
+mean something else: attention with grouped queries is then wrong where batch, key-value heads and group are alike
+(onnxscript 0.7.2).
+"""
 
 
 def exporters() -> dict[str, str]:
@@ -165,7 +175,8 @@ class ExportingFramework(TorchFramework):
             warnings.simplefilter("ignore")
             given, returned = _Tree.of(args), _Tree.of(function(*args))
             module, inputs = _Exported(function, given, returned).eval(), tuple(given.dense(args))
-            with preserve_node_meta():
+            kept_rules = tuple(rule for rule in rewriter._DEFAULT_REWRITE_RULES if rule not in _WRONG)
+            with preserve_node_meta(), patch.object(rewriter, "_DEFAULT_REWRITE_RULES", kept_rules):
                 program = torch.onnx.export(module, inputs, dynamo=True, verbose=False)
             assert program is not None
             program.save(folder / "model.onnx", external_data=True)
