@@ -6,6 +6,8 @@ import os
 import pytest
 from support.accelerator import install
 
+from benchmarker.planning import capabilities
+
 RUN = (
     "run",
     "--framework=torch",
@@ -20,11 +22,12 @@ RUN = (
 
 
 @pytest.fixture
-def played(cli, toy_folder, tmp_path):
-    """Runs a command on a machine with the played accelerator."""
+def played(cli, toy_folder, tmp_path, monkeypatch):
+    """Runs a command on a machine with the played accelerator; answers are not kept from or for other tests."""
     folder = tmp_path / "backend"
     folder.mkdir()
     install(folder)
+    monkeypatch.setenv(capabilities.VARIABLE, str(tmp_path / "abilities"))
 
     def run(*words, **env):
         return cli(*words, env={"PYTHONPATH": os.pathsep.join([str(folder), str(toy_folder)]), **env})
