@@ -38,6 +38,7 @@ def test_openvino_computes_in_bf16_only_when_asked():
     assert errors["fp32"] < 1e-6 < 1e-4 < errors["mixed_bf16"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("problem", "options"), [("gpt2", GPT2), ("vit", VIT)])
 def test_products_of_int8_are_within_the_error_of_quantising_and_those_of_int4_are_not(problem, options):
     if "int8_dynamic" not in ability_of(problem, "onnxruntime").info.devices[0].precisions:
@@ -77,6 +78,7 @@ CONVOLUTIONS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("framework", ["onnxruntime", "openvino"])
 @pytest.mark.parametrize("layout", ["channels_first", "channels_last"])
 @pytest.mark.parametrize("sizes", CONVOLUTIONS)
