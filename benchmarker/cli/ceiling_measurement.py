@@ -89,7 +89,7 @@ def measured_for(records: Sequence[Record], known: Ceilings, frameworks: Sequenc
                 precisions.append(computed_in(record))
     for (device, gpu, threads), precisions in lacking.items():
         where = {"device": device, "gpu": gpu, "threads": threads if device == "cpu" else None}
-        measure_quickly(frameworks or None, precisions, where)
+        measure_quickly(frameworks, precisions, where)
 
 
 def is_lacking_here(record: Record, known: Ceilings) -> bool:

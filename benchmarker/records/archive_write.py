@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,11 @@ from benchmarker.files.locks import locked
 from benchmarker.records import archive
 from benchmarker.records.archive_rows import GROUP, SCHEMAS, damage, dataset, over, placed, table_of
 
-MOST_BYTES = 48 << 20
-"""Largest sum of the files that are merged: a merged part is rewritten no more than a few times."""
+MOST_BYTES = 256 << 20
+"""Largest sum of the parts that are merged, as they are in memory: a merged part is rewritten no more than a few times.
+
+Records of one case are much alike, so that their file may be a twentieth of that.
+"""
 MANY = 16
 """So many small parts of a year are merged into one."""
 Row = Mapping[str, Any]
@@ -115,13 +119,11 @@ def _save(folder: Path, rows: pa.Table) -> Path:
 def _merge(path: Path, table: str, folder: Path) -> None:
     """Merge the smallest parts of a year if they are many; a damaged one stays as it is."""
     of_year = [part for part in archive.parts(path, table) if part.parent == folder]
-    small: list[Path] = []
-    size = 0
-    for part in sorted(of_year, key=lambda part: part.stat().st_size):
-        size += part.stat().st_size
-        if size > MOST_BYTES:
-            break
-        small.append(part)
+    if len(of_year) < MANY:
+        return
+    sizes = sorted((size, part) for part in of_year if (size := _bytes_in_memory(part)) is not None)
+    sums = accumulate(size for size, _ in sizes)
+    small = [part for (_, part), total in zip(sizes, sums, strict=True) if total <= MOST_BYTES]
     if len(small) < MANY or any(map(damage, small)):
         return
     columns = [name for name in SCHEMAS[table].names if name not in ("part", "row")]
@@ -131,6 +133,15 @@ def _merge(path: Path, table: str, folder: Path) -> None:
     atomic.write(note, msgspec.json.encode([part.name for part in small]))
     _save(folder, rows)
     _finish(note)
+
+
+def _bytes_in_memory(part: Path) -> int | None:
+    """Return the bytes of a part before it was compressed; None if it is damaged."""
+    try:
+        found = pq.read_metadata(part)
+    except (OSError, pa.ArrowException):
+        return None
+    return sum(int(found.row_group(group).total_byte_size) for group in range(found.num_row_groups))
 
 
 def _finish(note: Path) -> None:

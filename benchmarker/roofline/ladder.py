@@ -151,9 +151,7 @@ def ladder(name: str, pieces: Sequence[MeasuredPiece], steps: Sequence[Configura
     """Return the rungs of pieces and of the steps that consist of them; without steps, of the pieces alone."""
     records = [record for piece in pieces if not piece.unroofed for one in piece.alone for record in one.ok]
     roof = measured_roof(records[0], ceilings) if records else None
-    times = Counter(scope for each in pieces for scope in each.piece.scopes)
-    shared = {scope for scope, count in times.items() if count > 1}
-    climbed = [piece_times(each, roof, steps, shared) for each in pieces]
+    climbed = times_of_pieces(pieces, roof, steps)
     whole = [one for one in steps if one.ok]
     return Ladder(
         name=name,
@@ -170,11 +168,13 @@ def ladder(name: str, pieces: Sequence[MeasuredPiece], steps: Sequence[Configura
     )
 
 
-def piece_times(
-    measured: MeasuredPiece, roof: Roof | None, steps: Sequence[Configuration], shared: Collection[str] = ()
-) -> PieceTimes:
-    """Return the times of a piece alone and in steps, and at a roof; other pieces are in the `shared` scopes too."""
-    return PieceTimes(measured, None if measured.unroofed else _least_s(measured.cost, roof), steps, shared)
+def times_of_pieces(
+    pieces: Sequence[MeasuredPiece], roof: Roof | None, steps: Sequence[Configuration]
+) -> list[PieceTimes]:
+    """Return the times of pieces alone and in steps, and at a roof."""
+    times = Counter(scope for each in pieces for scope in each.piece.scopes)
+    shared = {scope for scope, count in times.items() if count > 1}
+    return [PieceTimes(each, None if each.unroofed else _least_s(each.cost, roof), steps, shared) for each in pieces]
 
 
 def lacking_in_step(step: Configuration, pieces: Sequence[PieceTimes]) -> str:
@@ -183,7 +183,7 @@ def lacking_in_step(step: Configuration, pieces: Sequence[PieceTimes]) -> str:
     if reason := step.ok[0].reasons.get("trace"):
         return f"{framework}: no time of a piece in the step is known: {reason.removeprefix(f'{framework}: ')}"
     lacking = [piece.name for piece in pieces if not piece.is_shared and framework not in piece.in_step]
-    lacking += [name for name in _shared_scopes(pieces) if not _of_scopes_s(step.ok[0], [name])]
+    lacking += [name for name in shared_scopes(pieces) if not of_scopes_s(step.ok[0], [name])]
     return f"{framework}: the profile has no time of {', '.join(lacking)}, fused with other scopes" if lacking else ""
 
 
@@ -198,10 +198,10 @@ class PieceTimes:
         measured: MeasuredPiece,
         roof_s: float | None,
         steps: Sequence[Configuration],
-        shared: Collection[str] = (),
+        shared: Collection[str],
     ) -> None:
         self.measured, self.roof_s, self.count = measured, roof_s, measured.piece.count
-        self.is_shared = not {*shared}.isdisjoint(measured.piece.scopes)
+        self.is_shared = any(scope in shared for scope in measured.piece.scopes)
         self.name = measured.title if self.is_shared else " + ".join(measured.piece.scopes) or measured.title
         self.flops = measured.cost.flops if measured.cost else None
         self.alone = _times(measured.alone, _step_s)
@@ -210,7 +210,7 @@ class PieceTimes:
 
     def _in_step_s(self, record: Record) -> float | None:
         """Return the time of one run within a profiled step; None if the profile has none."""
-        return _of_scopes_s(record, self.measured.piece.scopes) / self.count or None
+        return of_scopes_s(record, self.measured.piece.scopes) / self.count or None
 
     def rungs(self) -> PieceRungs:
         """Return the rungs, the fastest alone first, then as the frameworks were named."""
@@ -252,12 +252,12 @@ def _rung(
     )
 
 
-def _shared_scopes(pieces: Sequence[PieceTimes]) -> list[str]:
+def shared_scopes(pieces: Sequence[PieceTimes]) -> list[str]:
     """Return the scopes of pieces that others are in too, in order."""
     return [*dict.fromkeys(scope for piece in pieces if piece.is_shared for scope in piece.measured.piece.scopes)]
 
 
-def _of_scopes_s(record: Record, names: Collection[str]) -> float:
+def of_scopes_s(record: Record, names: Collection[str]) -> float:
     """Return the time of scopes in the median profiled step, s; 0 if the profile has none."""
     return sum(median(scope.step_ns) for scope in record.scopes if scope.scope in names and scope.step_ns) / 1e9
 
@@ -315,10 +315,10 @@ def _losses(step: Configuration, pieces: Sequence[PieceTimes]) -> Losses | None:
     roof_s, fastest_s, framework_s, in_step_s = (sum(rung) for rung in zip(*added.values(), strict=True))
     shared = [piece for piece in pieces if piece.is_shared]
     if shared:
-        names = _shared_scopes(pieces)
-        if not all(_of_scopes_s(record, [name]) for record in step.ok for name in names):
+        names = shared_scopes(pieces)
+        if not all(of_scopes_s(record, [name]) for record in step.ok for name in names):
             return None
-        in_step = _times([step], lambda record: _of_scopes_s(record, names))[framework]
+        in_step = _times([step], lambda record: of_scopes_s(record, names))[framework]
         in_step_s += in_step.median - sum(piece.count * piece.alone[framework].median for piece in shared)
     most = max(added, key=lambda name: sum(added[name][1:]))
     return Losses(

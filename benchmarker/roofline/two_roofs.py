@@ -16,7 +16,15 @@ from msgspec import Struct
 
 from benchmarker.comparing.scaling_results import Ratio
 from benchmarker.roofline.formula import formula, of_part, predicted_step
-from benchmarker.roofline.ladder import Times, lacking_in_step, piece_times, pieces_alone, times_of_step
+from benchmarker.roofline.ladder import (
+    Times,
+    lacking_in_step,
+    of_scopes_s,
+    pieces_alone,
+    shared_scopes,
+    times_of_pieces,
+    times_of_step,
+)
 from benchmarker.roofline.roofs import measured_roof
 
 if TYPE_CHECKING:
@@ -24,7 +32,6 @@ if TYPE_CHECKING:
 
     from benchmarker.hooks.cases import Configuration
     from benchmarker.records.ceilings import Ceilings
-    from benchmarker.records.profile import Scope
     from benchmarker.records.record import Record
     from benchmarker.roofline.ladder import MeasuredPiece, PieceTimes
     from benchmarker.roofline.roofs import Roof
@@ -37,9 +44,9 @@ Kind = Literal["piece", "scope", "other"]
 class StepPart(Struct, frozen=True, kw_only=True):
     """A part of a step, s: as its framework's own roof has it, and as it was within the step.
 
-    A `piece` is as it takes alone, a `scope` at the machine's roof, and all `other` is not predicted. `in_step_s` is
-    null if the profile has no time of it; otherwise the parts add up to the measured step. `beyond_s` is the
-    difference.
+    A `piece` is as it takes alone (those that share scopes are one), a `scope` at the machine's roof, and all `other`
+    is not predicted. `in_step_s` is null if the profile has no time of it; otherwise the parts add up to the measured
+    step. `beyond_s` is the difference.
     """
 
     name: str
@@ -82,7 +89,7 @@ def predictions(
     whole = [one for one in steps if one.ok]
     first = whole[0].ok[0]
     roof = measured_roof(first, ceilings)
-    timed = [piece_times(each, roof, whole) for each in pieces]
+    timed = times_of_pieces(pieces, roof, whole)
     made = [_step(one, timed, roof) for one in whole]
     unmeasured = [
         f"{each.framework}: not all pieces were measured alone, so it has no roof of its own"
@@ -139,20 +146,27 @@ def _parts(
     profiled = [record for record in records if record.trace and record.scopes]
     if not profiled:
         return []
-    parts = []
+    framework, parts, shared_s = times.framework, [], 0.0
     for piece in pieces:
-        own_s, found = piece.count * piece.alone[times.framework].median, piece.in_step.get(times.framework)
-        parts.append(_part(piece.name, "piece", own_s, piece.count * found.median if found else None))
-    for scope, own_s in others.items():
-        parts.append(_part(scope, "scope", own_s, _median(_scopes_s(record, scope) for record in profiled)))
+        own_s, found = piece.count * piece.alone[framework].median, piece.in_step.get(framework)
+        if piece.is_shared:
+            shared_s += own_s
+        else:
+            parts.append(_part(piece.name, "piece", own_s, piece.count * found.median if found else None))
+    if shared := shared_scopes(pieces):
+        parts.append(_part(" + ".join(shared), "piece", shared_s, _median(profiled, shared)))
+    parts += [_part(scope, "scope", own_s, _median(profiled, [scope])) for scope, own_s in others.items()]
     covered = {*others, *(scope for piece in pieces for scope in piece.measured.piece.scopes)}
-    outside = [sum(_scope_s(each) for each in record.scopes if each.scope not in covered) for record in profiled]
+    outside = [of_scopes_s(record, _scopes(record) - covered) for record in profiled]
     idle = [
-        max(0.0, median(record.trace.step_ns) / 1e9 - sum(map(_scope_s, record.scopes)))
+        max(0.0, median(record.trace.step_ns) / 1e9 - of_scopes_s(record, _scopes(record)))
         for record in profiled
         if record.trace and record.trace.step_ns
     ]
-    parts += [_part(name, "other", 0.0, _median(values)) for name, values in ((OUTSIDE, outside), (IDLE, idle))]
+    parts += [
+        _part(name, "other", 0.0, median(values) if values else None)
+        for name, values in ((OUTSIDE, outside), (IDLE, idle))
+    ]
     known_s = sum(part.in_step_s or 0.0 for part in parts)
     parts.append(_part(UNPROFILED, "other", 0.0, times.median - known_s))
     return sorted(parts, key=lambda part: -(part.beyond_s or 0.0))
@@ -163,16 +177,12 @@ def _part(name: str, kind: Kind, own_s: float, in_step_s: float | None) -> StepP
     return StepPart(name=name, kind=kind, own_s=own_s, in_step_s=in_step_s, beyond_s=beyond_s)
 
 
-def _scopes_s(record: Record, name: str) -> float | None:
-    """Return the time, s, of a scope in a profiled step, in all of its phases; None if the profile has none."""
-    own = [each for each in record.scopes if each.scope == name]
-    return sum(map(_scope_s, own)) if own else None
+def _scopes(record: Record) -> set[str]:
+    """Return the scopes of a profiled step, and an empty name for the work outside."""
+    return {each.scope for each in record.scopes}
 
 
-def _scope_s(scope: Scope) -> float:
-    return median(scope.step_ns) / 1e9 if scope.step_ns else 0.0
-
-
-def _median(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
+def _median(records: Iterable[Record], names: Sequence[str]) -> float | None:
+    """Return the median time, s, of scopes in a profiled step; None if no profile has any."""
+    known = [of_scopes_s(record, names) for record in records if not _scopes(record).isdisjoint(names)]
     return median(known) if known else None

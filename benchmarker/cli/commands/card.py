@@ -71,13 +71,13 @@ def command(
         with Progress() as progress:
             done = measured(plan, results, resume, progress)
         cases, stored = Cases.of(done.records), f"records: {done.path}"
-        known = ceilings.known()
-        if any(is_lacking_here(record, known) for record in done.records):
+        known, able = ceilings.known(), registry.implementing("gemm")
+        measuring = None if named is None else [name for name in named if name in able]
+        if measuring != [] and any(is_lacking_here(record, known) for record in done.records):
             click.echo(
                 f"next, the ceilings that are not known; without them, `card {done.path}` shows the rest", err=True
             )
-            able = registry.implementing("gemm")
-            measured_for(done.records, known, [name for name in named or () if name in able])
+            measured_for(done.records, known, measuring)
     paths = [run] if run else []
     found = card(cases, load_metrics(paths), ceilings.known(paths))
     failed = any(record.error for record in cases.records)

@@ -215,6 +215,16 @@ def test_many_small_parts_become_one(to, tmp_path):
     assert [path.name for path in to.rglob(".*")] == []
 
 
+def test_parts_are_merged_only_if_they_fit_into_memory_together(to, tmp_path, monkeypatch):
+    runs = [save_run(tmp_path / "results", number, cases=1, trials=20) for number in range(archive_write.MANY)]
+    most = sum(file.stat().st_size for run in runs for file in run.rglob("*.json")) // 2
+    monkeypatch.setattr(archive_write, "MOST_BYTES", most)
+    for run in runs:
+        add(run, to=to)
+    assert sum(part.stat().st_size for part in parts(to)) < most  # compressed, they would fit
+    assert len(parts(to)) == archive_write.MANY
+
+
 def test_a_merge_that_was_cut_short_is_seen_once(to, tmp_path, monkeypatch):
     runs = [save_run(tmp_path / "results", number, cases=1, trials=1) for number in range(archive_write.MANY)]
     monkeypatch.setattr(archive_write, "_finish", lambda _note: None)

@@ -106,6 +106,22 @@ def test_the_parts_add_up_to_the_step_and_the_longest_beyond_its_roof_is_first()
     assert found.parts[0].name == "idle"
 
 
+def test_pieces_that_share_a_scope_are_one_part_so_that_its_time_counts_once():
+    pieces = [
+        MeasuredPiece(Piece(("mlp_fc",), "toy", {}), name, None, Cases.of(trials(number, step_s)))
+        for number, (name, step_s) in enumerate({"wide": 0.05, "narrow": 0.1}.items())
+    ]
+    (found,) = predictions("a model", pieces, Cases.of(of_step()), ROOF).steps
+    (part,) = (part for part in found.parts if part.kind == "piece")
+    assert (part.name, part.own_s, part.in_step_s) == (
+        "mlp_fc",
+        pytest.approx(0.15 * MIDDLE),
+        pytest.approx(0.2 * MIDDLE),
+    )
+    assert sum(part.in_step_s or 0 for part in found.parts) == pytest.approx(found.measured_s)
+    assert {part.name: part for part in found.parts}["without the profiler"].in_step_s == pytest.approx(-0.2 * MIDDLE)
+
+
 def test_what_is_not_known_is_null_and_a_note_says_why():
     found = made(of_step(), Ceilings())
     assert found.roof is None
