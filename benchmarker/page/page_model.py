@@ -49,6 +49,11 @@ def drawn(items: Sequence[T], most: int, what: str = "") -> tuple[Sequence[T], s
     return items[:most], f"Only the first {most} of {of} are drawn; the data table has all."
 
 
+def digits(values: Iterable[float], number: int) -> tuple[float, ...]:
+    """Return values rounded to so many significant digits, which is less to read."""
+    return tuple(float(f"{value:.{number}g}") for value in values)
+
+
 def is_wide(values: Sequence[float]) -> bool:
     """Return whether values suit a logarithmic axis."""
     return min(values) > 0 and max(values) >= WIDE * min(values)
@@ -140,14 +145,35 @@ class Heat:
     series: int = 0
 
 
-Mark = Bars | Boxes | Points | Heat
+@dataclass(frozen=True, slots=True)
+class Ridge:
+    """A curve of one series above the row `at`: `heights` from 0 to 1, of the room above the row, at each `x`."""
+
+    name: str
+    series: int
+    at: int
+    x: tuple[float, ...]
+    heights: tuple[float, ...]
+
+
+Mark = Bars | Boxes | Points | Heat | Ridge
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """A shaded range of x across the whole figure, with its name; one in `doubt` marks what not to rely on."""
+
+    start: float
+    end: float
+    name: str = ""
+    look: Literal["plain", "doubt"] = "plain"
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
     """A figure and its data. With `rows`, the vertical axis has these names, the first at the top.
 
-    `lines` are values of x marked across all rows, `band` is a shaded range of x.
+    `lines` are values of x marked across all rows, `bands` are shaded ranges of x.
     """
 
     key: str
@@ -159,7 +185,7 @@ class Figure:
     y: Axis | None = None
     rows: tuple[str, ...] = ()
     lines: tuple[float, ...] = ()
-    band: tuple[float, float] | None = None
+    bands: tuple[Band, ...] = ()
     left_out: str = ""
 
 

@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 from plotly.offline import get_plotlyjs
 
 from benchmarker.formatting import clean, shortened, si
-from benchmarker.page.page_model import Axis, Bars, Boxes, Figure, Heat, Mark, Points
+from benchmarker.page.page_model import Axis, Bars, Boxes, Figure, Heat, Mark, Points, Ridge
 from benchmarker.tables.table import Table, cell_text
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ _FEW_TICKS, _MANY_TICKS = 5, 1000
 
 Up to the former the axis is linear. Up to the latter it has ticks at 1, 2 and 5, above only at powers of ten.
 """
+RIDGE = 0.45
+"""Height of a curve above its row, in rows."""
 _MODES = {"line": "lines", "line and dots": "lines+markers"}
 _BREAKS = re.compile(r"\s*[\n\r\t]\s*")
 _CODE = re.compile(r"`([^`]+)`")
@@ -104,6 +106,8 @@ def _trace(figure: Figure, mark: Mark) -> dict[str, Any]:
         return common | _boxes(mark)
     if isinstance(mark, Heat):
         return common | _heat(mark)
+    if isinstance(mark, Ridge):
+        return common | _ridge(mark)
     return common | _points(figure, mark)
 
 
@@ -169,6 +173,21 @@ def _boxes(mark: Boxes) -> dict[str, Any]:
     }
 
 
+def _ridge(mark: Ridge) -> dict[str, Any]:
+    up = [mark.at - RIDGE * height for height in mark.heights]
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "x": [*mark.x, mark.x[-1], mark.x[0]],
+        "y": [*up, mark.at, mark.at],
+        "look": "line",
+        "symbol": 0,
+        "fill": "toself",
+        "hoverinfo": "skip",
+        "showlegend": False,
+    }
+
+
 def _points(figure: Figure, mark: Points) -> dict[str, Any]:
     found: dict[str, Any] = {
         "type": "scatter",
@@ -210,8 +229,8 @@ def _layout(figure: Figure) -> dict[str, Any]:
         )
     whole = {"yref": "paper", "y0": 0, "y1": 1, "layer": "below"}
     layout["shapes"] = [{"type": "line", "x0": at, "x1": at, **whole} for at in figure.lines]
-    if figure.band:
-        layout["shapes"].insert(0, {"type": "rect", "x0": figure.band[0], "x1": figure.band[1], **whole})
+    bands = [{"type": "rect", "x0": band.start, "x1": band.end, **whole} for band in figure.bands]
+    layout["shapes"] = [*bands, *layout["shapes"]]
     return layout
 
 
@@ -220,6 +239,8 @@ def _across(figure: Figure, mark: Mark) -> Sequence[float]:
     if isinstance(mark, Points):
         return mark.x if figure.y else [*mark.x, *_ends(mark)]
     assert not isinstance(mark, Heat)
+    if isinstance(mark, Ridge):
+        return mark.x
     return mark.values if isinstance(mark, Bars) else [each for five in mark.five for each in five]
 
 

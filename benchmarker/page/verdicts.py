@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from benchmarker.comparing.formatting import (
     FROM_PAIRS,
@@ -19,8 +21,22 @@ from benchmarker.comparing.formatting import (
     verdict,
 )
 from benchmarker.comparing.results import METHODS
-from benchmarker.page.page_model import Axis, Figure, Listing, Points, Section, searchable, table_of
+from benchmarker.comparing.samples import Tested
+from benchmarker.page.page_model import (
+    Axis,
+    Band,
+    Figure,
+    Listing,
+    Mark,
+    Points,
+    Ridge,
+    Section,
+    digits,
+    searchable,
+    table_of,
+)
 from benchmarker.page.study import MOST_DRAWN
+from benchmarker.stats.shift import Shift
 from benchmarker.tables.table import P_VALUE, RATIO, Cell, Column, Table, number
 
 if TYPE_CHECKING:
@@ -28,6 +44,14 @@ if TYPE_CHECKING:
     from benchmarker.page.study import Study
 
 MOST_NOTES = 100
+CURVE = 101
+"""Ratios at which a curve of p-values is drawn."""
+ALMOST_ALL = 0.998
+"""Confidence level of the interval that such a curve spans."""
+SCATTER = 1e-6
+"""Least width of the logarithms of that interval that is drawn; less is the rounding of equal values."""
+BELOW = 0.3
+"""Distance of the rounds below the row of their comparison, in rows."""
 _SYMBOLS = {"faster": 3, "better": 3, "slower": 7, "worse": 7, "same": 1, "undecided": 5}
 """Symbols of verdicts: a triangle up or down, a square, a cross. Colours are those of the sides."""
 
@@ -43,34 +67,42 @@ def verdicts(study: Study) -> Section:
         lead = [
             f"{over_cases(each, Terms.of(first))}; B/A {ratio(each)}, {each.method}." for each in family.geometric_means
         ] + lead
-    table = _table(study)
-    parts = (_ratios(study, table), _listing(study, table), _notes(study), _evidence(study))
+    judged = by_case(study)
+    parts = (_ratios(study, judged), _listing(study, judged), _notes(study, judged), _evidence(judged))
     return Section("verdicts", "Verdicts", tuple(lead), tuple(filter(None, parts)))
 
 
-def _by_case(study: Study) -> list[tuple[str, Comparison]]:
-    """Return the comparisons with the names of their cases; those of a case are next to each other."""
+class Judged(NamedTuple):
+    """A comparison, with the name of its case and what was tested."""
+
+    case: str
+    comparison: Comparison
+    tested: Tested
+
+
+def by_case(study: Study) -> list[Judged]:
+    """Return the comparisons; those of a case are next to each other."""
     assert study.family
-    found: dict[str, list[Comparison]] = {}
+    found: dict[str, list[Judged]] = {}
     for match, each in zip(study.matches, study.family.comparisons, strict=True):
-        found.setdefault(study.case_of(match), []).append(each)
-    return [(case, each) for case, several in found.items() for each in several]
+        judged = Judged(study.case_of(match), each, Tested(match, study.rules, study.derive))
+        found.setdefault(judged.case, []).append(judged)
+    return [each for several in found.values() for each in several]
 
 
 def _name(case: str, each: Comparison) -> str:
     return f"{case} {short(each.contender)}"
 
 
-def _table(study: Study) -> Table:
+def _table(judged: Sequence[Judged], *more: tuple[Column, Callable[[Judged], Cell]]) -> Table:
     """Return every comparison with both values, their ratio and its interval."""
-    assert study.family
-    several = study.family.comparisons
+    several = [each.comparison for each in judged]
     first = several[0]
     pairs = {(short(each.baseline), short(each.contender)) for each in several}
     one, one_baseline = len(pairs) == 1, len({a for a, _ in pairs}) == 1
     a, b = next(iter(pairs)) if one_baseline else ("A", "B")
     return table_of(
-        _by_case(study),
+        judged,
         (Column("case"), lambda row: row[0]),
         *(() if one_baseline else ((Column("baseline A"), lambda row: short(row[1].baseline)),)),
         *(() if one else ((Column("contender B"), lambda row: short(row[1].contender)),)),
@@ -82,6 +114,7 @@ def _table(study: Study) -> Table:
         (number("to", RATIO), lambda row: row[1].high),
         (number("p", P_VALUE), lambda row: row[1].p_adjusted),
         (Column("trials"), lambda row: _trials(row[1])),
+        *more,
     )
 
 
@@ -89,7 +122,7 @@ def _trials(each: Comparison) -> str:
     return f"{each.rounds} rounds" if each.rounds is not None else "{} and {}".format(*each.trials)
 
 
-def _listing(study: Study, table: Table) -> Listing:
+def _listing(study: Study, judged: Sequence[Judged]) -> Listing:
     assert study.family
     first = study.family.comparisons[0]
     better = (
@@ -101,24 +134,23 @@ def _listing(study: Study, table: Table) -> Listing:
         f"{measure(first.metric).capitalize()}, medians over trials, and the ratio B/A with its {percent(first.level)} "
         f"interval, from and to: {better}. The ratio {FROM_PAIRS}. {adjusted}δ is {percent(first.delta)}."
     )
-    return searchable("Comparisons", table, caption)
+    return searchable("Comparisons", _table(judged), caption)
 
 
-def _ratios(study: Study, data: Table) -> Figure | None:
+def _ratios(study: Study, judged: Sequence[Judged]) -> Figure | None:
     """Return the figure of the ratios with their intervals, the line of no change, and the band of no difference."""
-    assert study.family
-    shown = [(case, each) for case, each in _by_case(study) if each.ratio is not None]
+    shown = [each for each in judged if each.comparison.ratio is not None]
     if not shown:
         return None
     some, first = shown[:MOST_DRAWN], shown[0][1]
-    contenders = list(dict.fromkeys(each.contender for _, each in shown))
-    names = [case if len(contenders) == 1 else _name(case, each) for case, each in some]
+    contenders = list(dict.fromkeys(each.contender for _, each, _ in shown))
+    names = [case if len(contenders) == 1 else _name(case, each) for case, each, _ in some]
     order = list(study.sides)
-    marks = []
-    for contender, word in dict.fromkeys((each.contender, each.verdict) for _, each in some):
-        at = [index for index, (_, each) in enumerate(some) if (each.contender, each.verdict) == (contender, word)]
-        these = [(float(index), names[index], some[index][1]) for index in at]
-        marks.append(
+    marks, ratios = _evidence_marks(some, order), list[Mark]()
+    for contender, word in dict.fromkeys((each.contender, each.verdict) for _, each, _ in some):
+        at = [index for index, (_, each, _) in enumerate(some) if (each.contender, each.verdict) == (contender, word)]
+        these = [(float(index), names[index], some[index].comparison) for index in at]
+        ratios.append(
             Points.of(
                 f"{short(contender)}: {word}",
                 order.index(short(contender)),
@@ -130,29 +162,68 @@ def _ratios(study: Study, data: Table) -> Figure | None:
                 _SYMBOLS[word],
             )
         )
+    paired = any(len(each.tested.values) for each in judged)
+    rounds = [(Column("ratios of the rounds"), lambda each: " ".join(map(str, _rounds(each.tested))))] * paired
     side, gain = "Left" if first.better == "lower" else "Right", better_and_worse(first.unit)[0]
     left = "" if len(some) == len(shown) else f"Only {len(some)} of {len(shown)} are drawn; the data table has all."
     return Figure(
         "ratios",
         f"Ratio of the {measure(first.metric)}, contender over baseline",
         f"Each mark is a ratio, with its {percent(first.level)} interval as a line. {side} of 1 means that the "
-        f"contender is {gain}. The shaded band, ±{percent(first.delta)}, counts as no difference.",
+        f"contender is {gain}. The shaded band, ±{percent(first.delta)}, counts as no difference."
+        + " A curve is the p-value that the verdict's test, before any correction, gives to each ratio: 1 at the "
+        f"estimate, {percent(1 - first.level)} at the ends of the interval."
+        * any(isinstance(mark, Ridge) for mark in marks)
+        + " Small dots are the rounds." * paired,
         Axis("ratio, contender over baseline", "", log=True),
-        tuple(marks),
-        data,
+        (*marks, *ratios),
+        _table(judged, *rounds),
         rows=tuple(names),
         lines=(1.0,),
-        band=(1 / (1 + first.delta), 1 + first.delta),
+        bands=(Band(1 / (1 + first.delta), 1 + first.delta, f"±{percent(first.delta)}"),),
         left_out=left,
     )
 
 
-def _notes(study: Study) -> Listing | None:
+def _evidence_marks(shown: Sequence[Judged], order: Sequence[str]) -> list[Mark]:
+    """Return the p-values of the ratios of each comparison in its row, and below it the rounds, if it has any."""
+    marks: list[Mark] = []
+    for row, (_, each, tested) in enumerate(shown):
+        series = order.index(short(each.contender))
+        if curve := p_values(tested):
+            marks.append(Ridge(f"{short(each.contender)}: p-value", series, row, *curve))
+        if rounds := _rounds(tested):
+            dots = Points("rounds", series, rounds, (row + BELOW,) * len(rounds), look="small dots", listed=False)
+            marks.append(dots)
+    return marks
+
+
+def _rounds(tested: Tested) -> tuple[float, ...]:
+    """Return the paired ratios, if the sides are paired."""
+    return digits(np.exp(tested.values).tolist(), 6)
+
+
+def p_values(tested: Tested) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+    """Return ratios, evenly spaced by their logarithm, and the two-sided p-value that the test gives to each.
+
+    This is the p-value function, or compatibility curve (Poole, Am. J. Public Health 77, 1987), whose widths are the
+    intervals of every level. None without a test, or if the values do not scatter.
+    """
+    test = tested.test
+    ends = test and (test.interval(ALMOST_ALL) or (isinstance(test, Shift) and (test.points[0], test.points[-1])))
+    if not test or not ends or ends[1] - ends[0] < SCATTER:
+        return None
+    more = (ends[1] - ends[0]) / 20
+    logs = np.linspace(ends[0] - more, ends[1] + more, CURVE)
+    return digits(np.exp(logs).tolist(), 6), digits([test.p_against(float(log)) for log in logs], 4)
+
+
+def _notes(study: Study, judged: Sequence[Judged]) -> Listing | None:
     """Return the table of notes, each once with the comparisons it applies to, and what could not be compared."""
     family = study.family
     assert family
     found: dict[str, list[str]] = {}
-    for case, each in _by_case(study):
+    for case, each, _ in judged:
         for note in each.notes:
             found.setdefault(note, []).append(_name(case, each))
     rows: list[tuple[Cell, ...]] = [(note, _where(names, len(family.comparisons))) for note, names in found.items()]
@@ -171,8 +242,7 @@ def _where(names: Sequence[str], of: int) -> str:
     return "all" if len(names) == of and of > 1 else ", ".join(names[:3]) + more
 
 
-def _evidence(study: Study) -> Listing:
-    assert study.family
-    rows = [(_name(case, each), details(each), METHODS[each.method]) for case, each in _by_case(study)]
+def _evidence(judged: Sequence[Judged]) -> Listing:
+    rows = [(_name(case, each), details(each), METHODS[each.method]) for case, each, _ in judged]
     columns = (Column("comparison"), Column("evidence"), Column("method"))
     return Listing("Evidence for each verdict", Table(columns, tuple(rows)), folded=True)

@@ -148,10 +148,14 @@ class Shift:
         """One-sided p-value of the claim that the true shift is below `limit`."""
         return self.null.cdf(len(self.points) - int(np.searchsorted(self.points, limit, side="left")))
 
+    def p_against(self, limit: float) -> float:
+        """Two-sided p-value of the claim that the true shift is not `limit`; above α within the interval."""
+        return min(1.0, 2 * min(self.p_above(limit), self.p_below(limit)))
+
     @property
     def p_different(self) -> float:
         """Two-sided p-value of the claim that there is a shift."""
-        return min(1.0, 2 * min(self.p_above(0.0), self.p_below(0.0)))
+        return self.p_against(0.0)
 
     @property
     def least_p(self) -> float:

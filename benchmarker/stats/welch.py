@@ -40,10 +40,14 @@ class MeanShift:
         """One-sided p-value of the claim that the true difference is below `limit`."""
         return float(special.stdtr(self.freedom, (self.estimate - limit) / self.error)) if self.error > 0 else 1.0
 
+    def p_against(self, limit: float) -> float:
+        """Two-sided p-value of the claim that the true difference is not `limit`; above α within the interval."""
+        return min(1.0, 2 * min(self.p_above(limit), self.p_below(limit)))
+
     @property
     def p_different(self) -> float:
         """Two-sided p-value of the claim that there is a difference."""
-        return min(1.0, 2 * min(self.p_above(0.0), self.p_below(0.0)))
+        return self.p_against(0.0)
 
     def p_within(self, limit: float) -> float:
         """p-value of the claim that the true difference is within ± `limit`: two one-sided tests (Schuirmann 1987)."""

@@ -140,11 +140,37 @@ def test_the_figure_of_ratios_is_the_comparisons(study_of, page_of, place, two, 
     results = place(two(A, [1.5 * each for each in A]))
     figure = parts(page_of(results))["ratios"]
     (comparison,) = study_of(results).family.comparisons
-    (mark,) = figure.marks
+    mark = figure.marks[-1]
     assert (mark.x, mark.low, mark.high) == ((comparison.ratio,), (comparison.low,), (comparison.high,))
-    assert figure.band == pytest.approx((1 / 1.02, 1.02))
+    (band,) = figure.bands
+    assert (band.start, band.end, band.name) == (pytest.approx(1 / 1.02), pytest.approx(1.02), "±2%")
     (row,) = figure.data.rows
     assert row[4:7] == (comparison.ratio, comparison.low, comparison.high)
+
+
+def test_curves_of_ratios_are_the_p_values_of_the_test_and_dots_the_rounds(page_of, place, two, parts):
+    b = [1.5 * each * (1 + 0.001 * number**2) for number, each in enumerate(A)]
+    figure = parts(page_of(place(two(A, b))))["ratios"]
+    curve, rounds, mark = figure.marks
+    assert rounds.x == pytest.approx([two / one for one, two in zip(A, b, strict=True)])
+    logs, middle = np.log(rounds.x), np.log(curve.x)
+    for at in range(0, len(middle), 7):
+        assert curve.heights[at] == pytest.approx(stats.wilcoxon(logs - middle[at], method="exact").pvalue, rel=1e-3)
+    inside = [low <= x <= high for x in curve.x for low, high in [(mark.low[0], mark.high[0])]]
+    assert [height > 0.05 for height in curve.heights] == inside
+    assert "5% at the ends of the interval. Small dots are the rounds." in figure.caption
+
+
+def test_the_curve_of_trials_that_are_not_paired_is_that_of_mann_whitney(page_of, place, two, parts):
+    b = [1.03 * each * (1 + 0.002 * number) for number, each in enumerate(A)]
+    old, new = ([each for each in two(A, b) if each.case.framework == name] for name in ("one", "two"))
+    new = [msgspec.structs.replace(each, run_id="new", case=old[0].case) for each in new]
+    figure = parts(page_of(place(old, "old"), place(new, "new")))["ratios"]
+    curve, _ = figure.marks
+    for at in range(0, len(curve.x), 9):
+        p = stats.mannwhitneyu(np.array(b) / curve.x[at], A, method="exact").pvalue
+        assert curve.heights[at] == pytest.approx(p, rel=1e-3)
+    assert "Small dots" not in figure.caption
 
 
 @pytest.mark.parametrize("n", [6, 7, 10, 30, 200])

@@ -101,12 +101,19 @@ def test_the_same_records_give_the_same_bytes(rich_place, study_of):
     assert one == two
 
 
+def is_number(word):
+    return re.fullmatch(r"-?[\d.]+(e-?\d+)?", word) is not None
+
+
 def test_what_is_drawn_is_in_the_data(rich_page):
     reader = Reader()
     reader.feed(rich_page)
     for figure in json.loads(reader.scripts[0]):
-        numbers = {value for row in figure["data"]["rows"] for value in row if isinstance(value, int | float)}
-        drawn = [value for trace in figure["traces"] for value in trace.get("x", [])]
+        cells = [cell for row in figure["data"]["rows"] for cell in row]
+        numbers = {cell for cell in cells if isinstance(cell, int | float)}
+        numbers |= {float(word) for cell in cells if isinstance(cell, str) for word in cell.split() if is_number(word)}
+        curves = [trace for trace in figure["traces"] if "fill" in trace]  # of a formula, with the rows' values in it
+        drawn = [value for trace in figure["traces"] if trace not in curves for value in trace.get("x", [])]
         drawn += [
             value for trace in figure["traces"] for name in ("q1", "median", "q3") for value in trace.get(name, [])
         ]
