@@ -52,7 +52,7 @@ else
 endif
 
 FOR ?= 3.12
-CARRIED ?= lazy-loader msgspec platformdirs plotly nvidia-ml-py pytest pytest-timeout iniconfig packaging pluggy pygments
+CARRIED ?= lazy-loader msgspec platformdirs nvidia-ml-py pytest pytest-timeout iniconfig packaging pluggy pygments
 PLATFORMS := $(foreach version,2_5 2_17 2_24 2_27 2_28 2_34,--platform manylinux_$(version)_x86_64) \
 	--platform manylinux2014_x86_64 --platform manylinux1_x86_64
 wheels: $(VENV)/installed  ## Collect in build/wheels what a machine without a network may lack (FOR=3.12, CARRIED='...')

@@ -36,7 +36,7 @@ _FORMULA = re.compile(r"\s*[=+\-@]|[\t\r]")
 def spreadsheet_text(text: str) -> str:
     """Return the text with an apostrophe before it if a spreadsheet would read it as a formula.
 
-    The CSV of a report follows the same rule (`field` in report/page.js). Source: OWASP, "CSV Injection".
+    The CSV of a report follows the same rule (`field` in page/tables.js). Source: OWASP, "CSV Injection".
     """
     return f"'{text}" if _FORMULA.match(text) else text
 

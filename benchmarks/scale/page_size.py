@@ -24,8 +24,6 @@ sys.path.insert(0, str(HERE))
 import many_records  # noqa: E402
 from traces import generate  # noqa: E402
 
-PLOTLY = "the script of Plotly"
-
 
 @click.command()
 @click.option("--records", default=10_000, show_default=True, help="Records of the first page.")
@@ -34,9 +32,6 @@ PLOTLY = "the script of Plotly"
 @click.option("--repeats", default=3, show_default=True, help="Times that each page is opened.")
 def main(records: int, blocks: int, events: int, repeats: int) -> None:
     """Print the cost of two pages: one of many records, one of a record with a long profile."""
-    from plotly.offline import get_plotlyjs
-
-    print(f"{PLOTLY}: {len(get_plotlyjs()) / 1e6:.1f} MB of each page")
     print(f"{'page':28} {'build':>8} {'size':>9} {'open':>8}   (median of {repeats}: until what is visible is drawn)")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -53,7 +53,7 @@ def test_as_many_rows_of_two_traces_are_printed_as_are_asked_for(command, tmp_pa
 
 
 def test_a_report_of_traces_has_their_tables_and_their_doubts(command, tmp_path, trace):
-    pytest.importorskip("plotly")
+    pytest.importorskip("jinja2")
     assert command("report", trace, "-o", "one.html").returncode == 0
     page = (tmp_path / "one.html").read_text()
     for text in ("By category", "sgemm_128x64", "aten::mm", "attn", "2 steps; wall"):

@@ -15,7 +15,7 @@ from benchmarker.files import atomic
 from benchmarker.page.assemble import page
 from benchmarker.page.gather import gather
 from benchmarker.page.page_model import Axis, Bars, Boxes, Figure, Points
-from benchmarker.page.power import MOST_POINTS, thinned
+from benchmarker.page.power import MOST_POINTS, _thinned
 from benchmarker.page.render import specification
 from benchmarker.page.study import MOST_DRAWN
 from benchmarker.records import store
@@ -322,7 +322,7 @@ def test_time_series_are_thinned_and_keep_their_extremes(rich, parts):
     assert counter.y == pytest.approx((50.0,) * len(counter.y))  # 2.5 J in 50 ms, wraps and all
     x = np.arange(10_000.0)
     y = np.sin(x / 300)
-    thin_x, thin_y = thinned(x, y, MOST_POINTS)
+    thin_x, thin_y = _thinned(x, y)
     assert len(thin_x) <= MOST_POINTS
     assert (thin_y.min(), thin_y.max()) == (y.min(), y.max())
     assert (np.diff(thin_x) > 0).all()
@@ -545,23 +545,22 @@ def test_the_roofline_is_that_of_the_command_and_else_says_what_to_do(page_of, p
 
 
 @pytest.mark.parametrize(
-    ("values", "log", "kind", "tickformat"),
+    ("values", "log", "is_log"),
     [
-        ((0.985, 1.02), True, "linear", "~g"),
-        ((7e-8, 9e-8), True, "linear", "~g"),
-        ((1.0, 1.5), "always", "log", "~g"),
-        ((0.1, 1.0), True, "log", "~g"),
-        ((0.1, 1000.0), True, "log", "~s"),
-        ((2000.0, 3000.0), True, "linear", "~s"),
-        ((0.0, 0.5), False, "linear", "~g"),
+        ((0.985, 1.02), True, False),
+        ((7e-8, 9e-8), True, False),
+        ((1.0, 1.5), "always", True),
+        ((0.1, 1.0), True, True),
+        ((0.1, 1000.0), True, True),
+        ((2000.0, 3000.0), True, False),
+        ((0.0, 0.5), False, False),
     ],
 )
-def test_axes_are_logarithmic_where_values_are_far_apart(values, log, kind, tickformat):
+def test_axes_are_logarithmic_where_values_are_far_apart(values, log, is_log):
     mark = Points("", 0, values, values)
     figure = Figure("key", "", "", Axis("x", log=log), (mark,), Table((), ()), y=Axis("y", log=log))
-    for axis in ("xaxis", "yaxis"):
-        found = specification(figure)["layout"][axis]
-        assert (found["type"], found["tickformat"]) == (kind, tickformat)
+    found = specification(figure)
+    assert (found["x"]["log"], found["y"]["log"]) == (is_log, is_log)
 
 
 def test_no_more_lines_are_drawn_than_can_be_told_apart(page_of, place, parts):

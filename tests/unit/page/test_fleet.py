@@ -66,8 +66,8 @@ def test_the_heat_map_has_named_nodes_first_and_gaps_where_nothing_was_measured(
     assert heat.values[1] == pytest.approx((0.032, 0.032))
     assert heat.limit == pytest.approx(0.06)
     assert heat.texts[0] == ("n0, GEMM: +3.0%, slower", "")
-    trace = specification(figure)["traces"][0]
-    assert (trace["type"], trace["zmin"], trace["zmax"]) == ("heatmap", -heat.limit, heat.limit)
+    mark = specification(figure)["marks"][0]
+    assert (mark["type"], mark["limit"]) == ("heat", heat.limit)
 
 
 def test_of_many_nodes_those_that_stand_out_are_drawn_and_the_data_has_all() -> None:
@@ -105,7 +105,7 @@ def test_a_browser_draws_300_rows_with_their_names(tmp_path: Path, width: int) -
         opened.wait_for_selector("html[data-drawn]", state="attached", timeout=60_000)
         opened.locator("#plot-heat").scroll_into_view_if_needed()
         opened.wait_for_selector("#plot-heat[data-drawn]", timeout=60_000)
-        names = opened.locator("#plot-heat .ytick text").all_text_contents()
+        names = opened.locator("#plot-heat .tick.row").all_text_contents()
         wide = opened.evaluate("document.documentElement.scrollWidth")
         browser.close()
     assert complaints == []

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from xml.etree import ElementTree
 
 import pytest
 
@@ -104,7 +105,7 @@ def test_figures_are_drawn_when_they_are_scrolled_to_and_take_their_space_before
     opened = open_page(viewport={"width": 1280, "height": 900})
     page = opened.page
     assert page.locator(".plot[data-drawn]").count() == 0
-    assert page.evaluate("window.Plotly") is None  # it takes a second to start
+    assert page.locator(".plot svg").count() == 0
     place = page.locator("#plot-blocks")
     before = place.bounding_box()["height"]
     assert opened.scroll_to("blocks").bounding_box()["height"] == pytest.approx(before, abs=2)
@@ -119,9 +120,11 @@ def test_it_asks_for_nothing_and_complains_of_nothing(seen, file):
 def test_every_figure_is_drawn(seen):
     sizes = seen.page.evaluate(
         """() => [...document.querySelectorAll('.plot')].map((plot) => {
-            const svg = plot.querySelector('svg.main-svg').getBoundingClientRect();
-            const marks = '.point path, path.box, path.js-line, path.point';
-            return [plot.id, svg.width, svg.height, plot.querySelectorAll(marks).length];
+            const frame = plot.querySelector('svg').getBoundingClientRect();
+            const marks = [...plot.querySelectorAll('.mark > *')].map((mark) => mark.getBoundingClientRect());
+            const inside = marks.filter((box) => box.width + box.height > 1 && box.left >= frame.left - 1
+                && box.right <= frame.right + 1 && box.top >= frame.top - 1 && box.bottom <= frame.bottom + 1);
+            return [plot.id, frame.width, frame.height, marks.length, inside.length];
         })"""
     )
     keys = {key for key, *_ in sizes}
@@ -133,19 +136,19 @@ def test_every_figure_is_drawn(seen):
         "plot-categories",
         "plot-ttft-load-0",
     } <= keys
-    for key, width, height, marks in sizes:
+    for key, width, height, marks, inside in sizes:
         assert width > 300, key
         assert height > 80, key
-        assert marks, key
+        assert 0 < marks == inside, key
 
 
 def test_names_are_shown_as_text_and_not_executed(seen):
     assert seen.page.title().startswith(HOSTILE)
     assert HOSTILE in seen.page.inner_text("h1")
     assert seen.page.locator("img, b, main script").count() == 0
-    legend = seen.page.locator("#plot-power .legendtext").first
+    legend = seen.page.locator("#plot-power .legend").first
     assert "GPU-<b>a" in legend.text_content()
-    assert legend.locator("tspan[style*='bold']").count() == 0
+    assert legend.locator("*").count() == 0
 
 
 def test_tables_sort_by_mouse_and_keyboard(seen):
@@ -214,11 +217,21 @@ def test_the_csv_of_a_figure_is_what_is_drawn(seen):
     name, (head, *rows) = downloaded(page, details.get_by_role("button", name="Download CSV"))
     assert name == "blocks.csv"
     assert head == ["case", "side", "p5_s", "q1_s", "median_s", "q3_s", "p95_s", "timed blocks"]
-    drawn = page.evaluate(
-        """() => document.getElementById('plot-blocks').data.flatMap(
-            (box) => [...box.median].map((each, at) => [each, box.q1[at]]))"""
+    medians, quartiles = page.evaluate(
+        """() => {
+            const place = document.getElementById('plot-blocks'), middle = (box) => (box.left + box.right) / 2;
+            const at = (element) => middle(element.getBoundingClientRect());
+            const ticks = [...place.querySelectorAll('.tick.x')].map((tick) => [Number(tick.dataset.value), at(tick)]);
+            const [[low, left], [high, right]] = [ticks[1], ticks.at(-2)];
+            const value = (pixel) => low + ((pixel - left) / (right - left)) * (high - low);
+            return [
+              [...place.querySelectorAll('.median')].map((median) => value(at(median))),
+              [...place.querySelectorAll('.box')].map((box) => value(box.getBoundingClientRect().left)),
+            ];
+        }"""
     )
-    assert sorted([float(row[4]), float(row[3])] for row in rows) == sorted(drawn)
+    assert sorted(medians) == pytest.approx(sorted(float(row[4]) for row in rows), rel=0.01)
+    assert sorted(quartiles) == pytest.approx(sorted(float(row[3]) for row in rows), rel=0.02)
     assert details.locator("tbody tr").count() == len(rows) == 6
 
 
@@ -237,7 +250,7 @@ def background(page):
 
 
 def first_colour(page):
-    return page.evaluate("document.querySelector('#plot-blocks').data[0].line.color")
+    return page.evaluate("document.querySelector('#plot-blocks .box').getAttribute('stroke')")
 
 
 def test_dark_follows_the_system_and_the_button_and_so_do_figures(open_page):
@@ -294,22 +307,94 @@ def test_words_of_commands_are_whole_and_the_box_scrolls(open_page):
     assert cell.evaluate("(cell) => { const box = cell.closest('.scroll'); return box.scrollWidth > box.clientWidth; }")
 
 
-def test_the_button_of_a_figure_shows_under_the_pointer_alone_and_hides_nothing(open_page):
+def test_the_buttons_of_a_figure_show_under_the_pointer_or_the_keyboard_alone(open_page):
     opened = open_page(viewport={"width": 1280, "height": 900})
     page = opened.page
-    bar = opened.scroll_to("ratios").locator(".modebar")
+    opened.scroll_to("ratios")
+    tools = page.locator("#figure-ratios .figure-tools")
 
     def look():
-        page.wait_for_timeout(500)  # it fades
-        return bar.evaluate("(bar) => getComputedStyle(bar).opacity")
+        page.wait_for_timeout(300)  # it fades
+        return tools.evaluate("(tools) => getComputedStyle(tools).opacity")
 
     assert look() == "0"
     page.locator("#plot-ratios").hover()
     assert look() == "1"
-    assert {
-        each.evaluate("(part) => getComputedStyle(part).backgroundColor")
-        for each in (bar, *bar.locator(".modebar-group").all())
-    } == {"rgba(0, 0, 0, 0)"}
     page.mouse.move(0, 0)
-    bar.locator("button").focus()
+    tools.get_by_role("button", name="Save SVG").focus()
     assert look() == "1"
+
+
+def test_a_figure_is_saved_as_a_picture_with_its_title(seen):
+    with seen.page.expect_download() as waiting:
+        seen.page.locator("#figure-blocks").get_by_role("button", name="Save SVG").click()
+    assert waiting.value.suggested_filename == "blocks.svg"
+    image = ElementTree.fromstring(waiting.value.path().read_bytes())
+    texts = " ".join(image.itertext())
+    assert "Step time of timed blocks" in texts
+    assert HOSTILE[:12] in texts
+    assert "var(" not in waiting.value.path().read_text("utf-8")
+
+
+def tip(page):
+    return page.locator("#tip:visible")
+
+
+def test_the_pointer_and_the_keyboard_find_marks_and_tell_them(open_page):
+    opened = open_page(viewport={"width": 1280, "height": 900})
+    page = opened.page
+    place = opened.scroll_to("blocks")
+    assert tip(page).count() == 0
+    place.locator(".box").first.hover(force=True)
+    assert tip(page).inner_text().startswith(HOSTILE)
+    assert "median" in tip(page).inner_text()
+    page.mouse.move(0, 0)
+    assert tip(page).count() == 0
+    place.focus()
+    texts = []
+    for key in ("ArrowDown", "ArrowDown", "ArrowUp", "End", "Home"):
+        page.keyboard.press(key)
+        texts.append(page.locator("[role=status].unseen").text_content())
+        assert tip(page).text_content() == texts[-1]
+    first, second, again, last, home = texts
+    assert first == again == home
+    assert len({first, second, last}) == 3
+
+
+def ticks(place):
+    return [
+        float(value)
+        for value in place.locator(".tick.x").evaluate_all("(all) => all.map((each) => each.dataset.value)")
+    ]
+
+
+def test_an_axis_is_zoomed_and_reset_by_pointer_and_keyboard(open_page):
+    opened = open_page(viewport={"width": 1280, "height": 900})
+    page = opened.page
+    place = opened.scroll_to("power")
+    whole = ticks(place)
+    reset = page.locator("#figure-power").get_by_role("button", name="Reset zoom")
+    box = place.bounding_box()
+    y = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + 300, y)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 400, y, steps=4)
+    page.mouse.up()
+    near = ticks(place)
+    assert near[-1] - near[0] < (whole[-1] - whole[0]) / 4
+    assert reset.is_visible()
+    page.mouse.dblclick(box["x"] + 300, y)
+    assert ticks(place) == whole
+    assert not reset.is_visible()
+    place.focus()
+    page.keyboard.press("+")
+    assert ticks(place)[-1] < whole[-1]
+    page.keyboard.press("-")
+    assert ticks(place) == whole
+    page.keyboard.press("+")
+    page.keyboard.press("Escape")
+    assert ticks(place) == whole
+    place.focus()
+    page.keyboard.press("+")
+    reset.click()
+    assert ticks(place) == whole
