@@ -9,6 +9,7 @@ from benchmarker.page import answer, loads, summary
 from benchmarker.page.environment import environment
 from benchmarker.page.faults import faults
 from benchmarker.page.measured import measured
+from benchmarker.page.over_time import over_time
 from benchmarker.page.page_model import Page, Section
 from benchmarker.page.power import time_series
 from benchmarker.page.profiles import kernels, operations
@@ -52,7 +53,8 @@ def page(study: Study) -> tuple[Page, list[str]]:
     """Return the page, and the files next to the records that could not be read, which the page lists too."""
     lines, unread_lines = time_series(study)
     tables, unread_tables = operations(study)
-    unread = [*unread_lines, *unread_tables]
+    run, unread_meters = over_time(study)
+    unread = list(dict.fromkeys([*unread_lines, *unread_tables, *unread_meters]))
     found = (
         measured(study),
         scores(study),
@@ -61,6 +63,7 @@ def page(study: Study) -> tuple[Page, list[str]]:
         summary.results(study),
         throughput(study),
         times(study),
+        run,
         sweeps(study),
         scaling(study),
         fronts(study),

@@ -1,31 +1,63 @@
-"""Time series of power and temperature, thinned without losing extremes."""
+"""Power, temperature and clocks over time, as meters read them, thinned without losing extremes."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from benchmarker.api.errors import UserError
+from benchmarker.api.meter import SLOWDOWNS
 from benchmarker.page.page_model import Axis, Figure, Points, Section
 from benchmarker.tables.table import Column, Table
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     import numpy.typing as npt
     import pandas as pd
 
+    from benchmarker.api.meter import Channel
     from benchmarker.page.study import Study
+    from benchmarker.power.telemetry import TimeSeries
 
-    Line = tuple[str, npt.NDArray[np.float64], npt.NDArray[np.float64]]
-    Drawn = tuple[str, int, npt.NDArray[np.float64], npt.NDArray[np.float64]]
+    Floats = npt.NDArray[np.float64]
+    Drawn = tuple[str, int, Floats, Floats]
 
+Sensed = Literal["power", "temperature", "clock"]
 MOST_TRIALS = 6
 MOST_LINES = 8
 MOST_POINTS = 600
 """Largest number of points of a line; of each interval, the least and the largest value are kept."""
-POWERS = ("power_instant_W", "power_average_W")
+UNITS: dict[Sensed, str] = {"power": "W", "temperature": "°C", "clock": "MHz"}
+_DIRECT: dict[Sensed, tuple[str, ...]] = {
+    "power": ("power_instant_W", "power_average_W"),
+    "temperature": ("temperature_C",),
+    "clock": ("sm_clock_MHz",),
+}
+"""The quantities that meters read, the best first; without any, power is the slope of an energy counter."""
 SENSOR = ["node", "meter", "id", "domain"]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What a sensor read: `values`, in the unit of `UNITS`, at `seconds` since the timed part began."""
+
+    quantity: Sensed
+    sensor: str
+    seconds: Floats
+    values: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Slowed:
+    """The device reduced its clock for a reason from `start` to `end`, s since the timed part began."""
+
+    start: float
+    end: float
+    reason: str
 
 
 def time_series(study: Study) -> tuple[Section | None, list[str]]:
@@ -37,23 +69,24 @@ def time_series(study: Study) -> tuple[Section | None, list[str]]:
     ]
     if not sensed:
         return None, []
-    powers: list[Drawn] = []
-    temperatures: list[Drawn] = []
+    drawn: dict[str, list[Drawn]] = {"power": [], "temperature": []}
     faults = []
     for group, record, path in sensed[:MOST_TRIALS]:
         try:
-            one, two = _lines(path)
+            lines, _ = readings(path)
         except UserError as error:
             faults.append(str(error))
             continue
         name = f"{group.label}, trial {record.trial}"
-        powers += [(f"{name}, {sensor}", group.series, x, y) for sensor, x, y in one]
-        temperatures += [(f"{name}, {sensor}", group.series, x, y) for sensor, x, y in two]
+        for line in lines:
+            if line.quantity in drawn:
+                points = thinned(line.seconds, line.values, MOST_POINTS)
+                drawn[line.quantity].append((f"{name}, {line.sensor}", group.series, *points))
     left = f"Only the first {MOST_TRIALS} of {len(sensed)} configurations are shown. " * (len(sensed) > MOST_TRIALS)
     several = len(study.sides) > 1
     figures = (
-        _figure("power", "Power over time", "power", "W", powers, left, several),
-        _figure("temperature", "Temperature over time", "temperature", "°C", temperatures, left, several),
+        _figure("power", "Power over time", "power", "W", drawn["power"], left, several),
+        _figure("temperature", "Temperature over time", "temperature", "°C", drawn["temperature"], left, several),
     )
     found = tuple(each for each in figures if each)
     return (Section("time_series", "Power and temperature", (), found) if found else None), faults
@@ -93,41 +126,70 @@ def _figure(
     )
 
 
-def _lines(path: Path) -> tuple[list[Line], list[Line]]:
-    """Return power and temperature of each sensor in a time series. Raises `UserError` if it cannot be read."""
+def readings(path: Path) -> tuple[list[Line], list[Slowed]]:
+    """Return what each sensor read in a time series, and when it slowed down. Raises `UserError` if it is none."""
     from benchmarker.power import telemetry
 
-    line = telemetry.read(path)
-    table = line.readings.assign(time_s=line.seconds())
+    series = telemetry.read(path)
+    table = series.readings.assign(time_s=series.seconds())
     table = table[np.isfinite(table["value"])]
-    wraps = {
-        (node, meter, each.id, each.domain): each.wraps_at
-        for node, channels in enumerate(line.channels)
-        for meter, of in channels.items()
-        for each in of
-        if each.quantity == "energy_J"
-    }
-    powers: list[Line] = []
-    temperatures: list[Line] = []
+    channels = _channels(series)
+    lines, slowed = [], []
     for sensor, of in table.groupby(SENSOR, sort=False):
         node, *words = map(str, sensor)
-        name = " ".join([f"node {node}", *words] if len(line.channels) > 1 else words)
-        quantities = {str(quantity): readings for quantity, readings in of.groupby("quantity", sort=False)}
-        direct = next((quantities[each] for each in POWERS if each in quantities), None)
-        if direct is not None:
-            powers.append((name, *_thinned(*_arrays(direct))))
-        elif len(quantities.get("energy_J", ())) > 1:
-            powers.append((name, *_thinned(*_risen(quantities["energy_J"], wraps.get(sensor)))))
-        if "temperature_C" in quantities:
-            temperatures.append((name, *_thinned(*_arrays(quantities["temperature_C"]))))
-    return powers, temperatures
+        name = " ".join([f"node {node}", *words] if len(series.channels) > 1 else words)
+        quantities = {str(quantity): several for quantity, several in of.groupby("quantity", sort=False)}
+        for quantity, sources in _DIRECT.items():
+            if source := next((each for each in sources if each in quantities), None):
+                lines.append(Line(quantity, name, *_arrays(quantities[source])))
+            elif quantity == "power" and len(quantities.get("energy_J", ())) > 1:
+                wraps_at = channels[(*sensor, "energy_J", "")].wraps_at
+                lines.append(Line(quantity, name, *_risen(quantities["energy_J"], wraps_at)))
+        found: dict[str, list[Slowed]] = {}
+        for (quantity, what), several in of.groupby(["quantity", "what"], sort=False):
+            if quantity in ("throttle_mask", "throttle_time_s"):
+                for reason, on in _reasons(channels[(*sensor, quantity, what)], several["value"].to_numpy(float)):
+                    if intervals := _intervals(several["time_s"].to_numpy(float), on, reason):
+                        found.setdefault(reason, intervals)
+        slowed += [each for several in found.values() for each in several]
+    return lines, slowed
 
 
-def _arrays(readings: pd.DataFrame) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _channels(series: TimeSeries) -> Mapping[tuple[object, ...], Channel]:
+    """Return the channels by node, meter, component, domain, quantity and word."""
+    return {
+        (node, meter, each.id, each.domain, each.quantity, each.what): each
+        for node, channels in enumerate(series.channels)
+        for meter, of in channels.items()
+        for each in of
+    }
+
+
+def _reasons(channel: Channel, values: Floats) -> Iterator[tuple[str, npt.NDArray[np.bool_]]]:
+    """Yield each slowdown that a channel tells of, and whether it applied from each reading to the next."""
+    if channel.quantity == "throttle_time_s":
+        if channel.what in SLOWDOWNS:
+            yield channel.what, np.diff(values) > 0
+        return
+    for reason in SLOWDOWNS:
+        if bits := sum(bit for bit, word in channel.bits.items() if word == reason):
+            yield reason, values[:-1].astype(np.uint64) & np.uint64(bits) != 0
+
+
+def _intervals(time_s: Floats, on: npt.NDArray[np.bool_], reason: str) -> list[Slowed]:
+    """Return the intervals without a break in which something is on; `on` is from each time to the next."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], on, [False])).astype(int)))
+    return [
+        Slowed(float(time_s[start]), float(time_s[end]), reason)
+        for start, end in zip(edges[::2], edges[1::2], strict=True)
+    ]
+
+
+def _arrays(readings: pd.DataFrame) -> tuple[Floats, Floats]:
     return readings["time_s"].to_numpy(float), readings["value"].to_numpy(float)
 
 
-def _risen(readings: pd.DataFrame, wraps_at: float | None) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _risen(readings: pd.DataFrame, wraps_at: float | None) -> tuple[Floats, Floats]:
     """Return the mean power, W, between successive readings of an energy counter."""
     from benchmarker.power.series import without_wraps
 
@@ -140,14 +202,12 @@ def _risen(readings: pd.DataFrame, wraps_at: float | None) -> tuple[npt.NDArray[
     return time_s[1:][later][known], power[known]
 
 
-def _thinned(
-    x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return at most `MOST_POINTS` points: the least and the largest value of each interval, and both ends."""
-    if len(x) <= MOST_POINTS:
+def thinned(x: Floats, y: Floats, most: int) -> tuple[Floats, Floats]:
+    """Return at most `most` points: the least and the largest value of each interval, and both ends."""
+    if len(x) <= most:
         return x, y
     kept = {0, len(x) - 1}
-    for part in np.array_split(np.arange(len(x)), MOST_POINTS // 2 - 1):
+    for part in np.array_split(np.arange(len(x)), most // 2 - 1):
         kept |= {int(part[np.argmin(y[part])]), int(part[np.argmax(y[part])])}
     at = sorted(kept)
     return x[at], y[at]

@@ -15,7 +15,7 @@ from benchmarker.files import atomic
 from benchmarker.page.assemble import page
 from benchmarker.page.gather import gather
 from benchmarker.page.page_model import Axis, Bars, Boxes, Figure, Points
-from benchmarker.page.power import MOST_POINTS, _thinned
+from benchmarker.page.power import MOST_POINTS, thinned
 from benchmarker.page.render import specification
 from benchmarker.page.study import MOST_DRAWN
 from benchmarker.records import store
@@ -322,7 +322,7 @@ def test_time_series_are_thinned_and_keep_their_extremes(rich, parts):
     assert counter.y == pytest.approx((50.0,) * len(counter.y))  # 2.5 J in 50 ms, wraps and all
     x = np.arange(10_000.0)
     y = np.sin(x / 300)
-    thin_x, thin_y = _thinned(x, y)
+    thin_x, thin_y = thinned(x, y, MOST_POINTS)
     assert len(thin_x) <= MOST_POINTS
     assert (thin_y.min(), thin_y.max()) == (y.min(), y.max())
     assert (np.diff(thin_x) > 0).all()
