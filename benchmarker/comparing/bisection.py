@@ -1,14 +1,14 @@
 """The search for the commit since which a case is slower or faster, by comparisons that may err or decide nothing.
 
 Commit 0 is good, the last one is bad, and each one between is like one of them. The first comparison, of good and bad,
-gives a threshold: half of the nearer end of the interval of their log ratio. A commit is like good if the interval of
-its log ratio to good is on one side of the threshold, and like bad if it is on the other side.
+gives a threshold: half of their log ratio, or the nearer end of its interval if that is less. A commit is like good if
+the interval of its log ratio to good is on one side of the threshold, and like bad if it is on the other side.
 
 The error rate: an interval of level 1 - α/K misses the true ratio on a given side with a probability of at most α/2K.
-If none of the intervals does so, the threshold is between 0 and the true difference, so every commit is placed rightly.
-At most 2K comparisons are made, so a wrong commit is named with a probability of at most α (Boole's inequality, which
-needs no independence). K is the number of comparisons if all decide: good and bad, the halvings, and the named commit
-and its parent.
+If none of the intervals does so, the threshold, which is not beyond the nearer end, is between 0 and the true
+difference, so every commit is placed rightly. At most 2K comparisons are made, so a wrong commit is named with a
+probability of at most α (Boole's inequality, which needs no independence). K is the number of comparisons if all
+decide: good and bad, the halvings, and the named commit and its parent.
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ def _interval(comparison: Comparison) -> tuple[float, float] | None:
 
 
 def threshold(comparison: Comparison) -> float | None:
-    """Return half of the nearer end of the interval of the log ratio of bad to good; None if it contains 0."""
+    """Return half of the log ratio of bad to good, or the nearer end of its interval; None if this contains 0."""
     interval = _interval(comparison)
     if interval is None or interval[0] <= 0 <= interval[1]:
         return None
-    return min(interval, key=abs) / 2
+    return min(math.log(comparison.ratio or 1) / 2, *interval, key=abs)
 
 
 def is_clear(comparison: Comparison) -> bool:
     """Whether good and bad are the same, or differ and the interval is narrow enough to search by.
 
-    That is if its nearer end is at least half of the estimate, which keeps the threshold from being so near 0 that
-    no number of trials would place a commit that is like good.
+    That is if its nearer end is at least half of the estimate, which then is the threshold: nearer to 0, it would take
+    more trials to place a commit that is like good.
     """
     if comparison.verdict in ("same", "undecided"):
         return comparison.verdict == "same"
     nearer = threshold(comparison)
-    return nearer is not None and bool(comparison.ratio) and 4 * abs(nearer) >= abs(math.log(comparison.ratio or 1))
+    return nearer is not None and 2 * nearer == math.log(comparison.ratio or 1)
 
 
 def place(comparison: Comparison, limit: float) -> Place:

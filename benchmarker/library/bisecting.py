@@ -24,7 +24,8 @@ from benchmarker.records import store
 from benchmarker.records.plan import Plan, make_plan
 from benchmarker.running.run import execute
 from benchmarker.running.trial import not_begun
-from benchmarker.stats.verdict import looks
+from benchmarker.stats.shift import fewest
+from benchmarker.stats.verdict import looks_at
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -137,7 +138,7 @@ class Bench:
         if all(settings.get("device", "auto") == "auto" for _, settings in (first, second)):
             same_device(cases)
         refuse_unknown([self.rules.metric], [not_begun(cases[0])], derive)
-        planned_looks = looks(self.max_rounds)
+        planned_looks = looks_at(self.rules.alpha, self.max_rounds)
         plan = make_plan(cases, self.max_rounds, looks=planned_looks)
         referee = _Referee(self.rules, derive, planned_looks, None, None, self.listener.say)
         referee.answers = answers
@@ -168,9 +169,14 @@ def bisect(bench: Bench, commits: Sequence[Commit]) -> Bisection:
     """Find the first commit that differs from the first of `commits`, the good one, as the last does.
 
     The error rate is that of `benchmarker.comparing.bisection`: a wrong commit is named with a probability of at most
-    `bench.rules.alpha`. Raises `UserError` if good or bad cannot be built or measured.
+    `bench.rules.alpha`. Raises `UserError` if good or bad cannot be built or measured, or if there are too few rounds.
     """
     alpha, number = bench.rules.alpha, len(commits) - 1
+    least = fewest(alpha / planned(number), is_paired=True)
+    if bench.max_rounds < least:
+        raise UserError(
+            f"--max-rounds={bench.max_rounds} can decide nothing; for {number} commits, give {least} or more"
+        )
     bench = replace(bench, rules=replace(bench.rules, alpha=alpha / planned(number)))
     good, bad = commits[0], commits[-1]
     skipped: dict[str, str] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from statistics import NormalDist, harmonic_mean
@@ -98,12 +99,21 @@ GROWTH = 1.4
 """Factor from one look to the next after the last of these, if more rounds are allowed."""
 
 
-def looks(most: int) -> list[int]:
+def looks(most: int, first: Sequence[int] = LOOKS) -> list[int]:
     """Return the numbers of rounds at which to look; the last is `most`."""
-    rounds = list(LOOKS)
+    rounds = list(first)
     while rounds[-1] < most:
         rounds.append(round(rounds[-1] * GROWTH))
     return [*(look for look in rounds if look * GROWTH**0.5 < most), most]
+
+
+def looks_at(alpha: float, most: int) -> list[int]:
+    """Return the same for an `alpha` other than 5%: the first look is the earliest that can decide with its share."""
+    for planned in itertools.count(1):
+        chosen = looks(most, [fewest(alpha / planned, is_paired=True)])
+        if len(chosen) <= planned:
+            break
+    return chosen
 
 
 def share(alpha: float, planned: Sequence[int]) -> float:

@@ -43,9 +43,10 @@ def test_skipped_commits_stay_suspects():
 
 
 @pytest.mark.parametrize("turn", [lambda low, high: (low, high), lambda low, high: (1 / high, 1 / low)])
-def test_a_commit_is_placed_by_half_of_the_nearer_end(turn):
+def test_a_commit_is_placed_by_half_of_the_difference(turn):
+    assert abs(threshold(comparison(*turn(1.01, 1.09)))) == pytest.approx(math.log(1.01))  # less than half
     limit = threshold(comparison(*turn(1.04, 1.06)))
-    assert abs(limit) == pytest.approx(math.log(1.04) / 2)
+    assert abs(limit) == pytest.approx(math.log(1.04 * 1.06) / 4)
     assert place(comparison(*turn(0.99, 1.015)), limit) == "good"
     assert place(comparison(*turn(1.025, 1.08)), limit) == "bad"
     assert place(comparison(*turn(1.0, 1.05)), limit) == "undecided"
@@ -118,6 +119,10 @@ def repository(tmp_path):
         (("--good=HEAD~2", "--", "show", "file.py"), "write what is measured after --"),
         (("--good=HEAD~2", "--", "run", "--problem=gemm"), "bisect measures one file or program of the repository"),
         (("--good=HEAD~2", "--build=no-such-tool", "--", "run", "file.py"), "no-such-tool: "),
+        (
+            ("--good=HEAD~2", "--alpha=0.001", "--max-rounds=8", "--", "run", "file.py"),
+            "for 2 commits, give 13 or more",
+        ),
         (("--good=HEAD~2", "--build=false", "--", "run", "file.py"), "--good and --bad must both build and run"),
         (("--good=HEAD~2", "--build=echo >> file.py", "--", "run", "file.py"), "the build changes files of the commit"),
     ],

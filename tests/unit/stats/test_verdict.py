@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarker.stats.shift import paired, unpaired
-from benchmarker.stats.verdict import MOST_SUGGESTED, enough, holm, judge
+from benchmarker.stats.verdict import MOST_SUGGESTED, enough, holm, judge, looks, looks_at, share
 
 MARGIN = 0.02
 P_VALUES = st.lists(st.floats(0, 1), min_size=1, max_size=6)
@@ -216,3 +216,15 @@ def test_the_machine_changes_as_described(simulated):
     busy = next(each for each in conditions if each.name == "one neighbour, 3 h")(times, rng) / 0.3
     assert busy.mean(axis=0) == pytest.approx([1 / 3, 1 / 3], abs=0.02)
     assert np.corrcoef(busy.T)[0, 1] == pytest.approx(np.exp(-60 * (1 / 180 + 1 / 360)), abs=0.03)
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.05 / 7, 0.05 / 3, 1e-4])
+@pytest.mark.parametrize("most", [30, 100])
+def test_the_first_look_is_the_earliest_that_can_decide(alpha, most):
+    """After n rounds, the smallest two-sided p-value is 2/2^n: every difference has the same sign."""
+    chosen = looks_at(alpha, most)
+    assert 2 / 2 ** chosen[0] <= share(alpha, chosen)
+    earlier = looks(most, [chosen[0] - 1])
+    assert 2 / 2 ** earlier[0] > share(alpha, earlier)
+    assert chosen[-1] == most
+    assert chosen == sorted(set(chosen))
