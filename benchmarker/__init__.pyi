@@ -68,6 +68,8 @@ from .library.frames import load_telemetry as load_telemetry
 from .library.functions import FunctionResults as FunctionResults
 from .library.functions import ab as ab
 from .library.functions import measure as measure
+from .library.history import History as History
+from .library.history import history as history
 from .library.judging import Verdicts as Verdicts
 from .library.judging import compare as compare
 from .library.ladder import MeasuredLadder as MeasuredLadder

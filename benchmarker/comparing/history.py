@@ -15,6 +15,9 @@ from msgspec import Struct
 from scipy import special
 
 from benchmarker.api.errors import UserError
+from benchmarker.comparing.formatting import enough, ratio
+from benchmarker.comparing.results import Comparison
+from benchmarker.formatting import count
 from benchmarker.records.environment import environment_of
 from benchmarker.records.factors import SOURCE, Value, changes, factors_of, text
 from benchmarker.stats import changes as change_points
@@ -32,6 +35,9 @@ OF_COMMIT = (COMMIT, SOURCE)
 _WORDS = re.compile(r"\d+|[^\W\d]+")
 
 
+Outcome = Literal["confirmed", "not confirmed", "undecided", "not measured"]
+
+
 class Point(Struct, frozen=True, kw_only=True):
     """A case in one run: the median over its trials, with a 95% interval for the variation between trials alone.
 
@@ -47,6 +53,27 @@ class Point(Struct, frozen=True, kw_only=True):
     trials: int
 
 
+class Confirmation(Struct, frozen=True, kw_only=True):
+    """What an `ab` of both sides of a change found, and the folder of its records; or why they were not measured.
+
+    It is not confirmed if there is no difference of half the change, or one in the other direction.
+    """
+
+    outcome: Outcome
+    reason: str = ""
+    comparison: Comparison | None = None
+    records: str = ""
+
+    @property
+    def words(self) -> str:
+        """What was found, with the ratio: `confirmed in turns: after/before 1.051 [1.043, 1.060] in 11 rounds`."""
+        if self.reason or not self.comparison:
+            return f"{self.outcome}: {self.reason}"
+        more = f"; {likely}" if (likely := enough(self.comparison)) else ""
+        rounds = count(self.comparison.rounds or 0, "round")
+        return f"{self.outcome} in turns: after/before {ratio(self.comparison)} in {rounds}{more}"
+
+
 class Suspicion(Struct, frozen=True, kw_only=True):
     """A change point, which is a suspicion until an `ab` of both sides confirms it.
 
@@ -54,7 +81,8 @@ class Suspicion(Struct, frozen=True, kw_only=True):
     lie before any other point from `first` to `last`. `ratio` is after over before, with its 95% interval. `seen` is
     the label of the point with which it was found. `direction` says which is better. `environment` is what else differs
     between the points that are surely before and surely after it. `confirm` are commands that compare both sides now,
-    or empty with the reason in `unconfirmed`.
+    or empty with the reason in `unconfirmed`. `trials` are the first of the point before and the first of the point
+    after, none of another tool. `confirmation` is null until both sides are measured in turns.
     """
 
     before: str
@@ -70,6 +98,8 @@ class Suspicion(Struct, frozen=True, kw_only=True):
     environment: list[str]
     confirm: list[str]
     unconfirmed: str
+    trials: list[str] = []
+    confirmation: Confirmation | None = None
 
 
 class Series(Struct, frozen=True, kw_only=True):
@@ -262,6 +292,7 @@ def _suspicion(found: change_points.Change, runs: Sequence[Run], axis: str, bett
         environment=_changed(runs[found.first - 1], runs[found.last], axis),
         confirm=confirm,
         unconfirmed=unconfirmed,
+        trials=[run.record.trial_id for run in (before, after) if run.record],
     )
 
 
@@ -284,7 +315,7 @@ def _confirm(before: Run, after: Run, axis: str) -> tuple[list[str], str]:
     if two.source and all(commits) and commits[0] != commits[1] and not any("+" in str(each) for each in commits):
         path, words = two.source.path, shlex.split(two.command)
         named = [at for at, word in enumerate(words) if word == f"--problem={path}"]
-        if named and "run" in words and not path.startswith("/"):
+        if named and "run" in words and path.endswith(".py") and not path.startswith("/"):
             options = words[words.index("run") + 1 : named[0]] + words[named[0] + 1 :]
             sides = [f"--{side}=--problem=../{name}/{path}" for side, name in (("a", "before"), ("b", "after"))]
             return [

@@ -12,7 +12,7 @@ from benchmarker.stats.changes import LEAST
 from benchmarker.tables.table import Column, Shown, Table, interval, number
 
 if TYPE_CHECKING:
-    from benchmarker.comparing.history import Series, Suspicion
+    from benchmarker.comparing.history import Confirmation, Series, Suspicion
 
 COLOURS = {"worse": "red", "better": "green"}
 
@@ -76,17 +76,26 @@ def _change_output(words: str, series: Series, change: Suspicion, by: str) -> It
         )
     also = "; ".join(change.environment)
     yield Text(f"  also changed there: {also}" if also else "  nothing else that is recorded changed there", "    ")
-    if change.confirm:
+    if change.confirmation:
+        yield from _confirmation_output(change.confirmation)
+    elif change.confirm:
         yield Text("  to confirm it, in the repository:", "    ")
         yield from (Text(f"    {command}", "      ") for command in change.confirm)
     else:
         yield Text(f"  not confirmed: {change.unconfirmed}", "    ")
 
 
+def _confirmation_output(found: Confirmation) -> Iterator[Part]:
+    """Yield what an `ab` of both sides found."""
+    yield Text(f"  {found.words}", "    ")
+    if found.records:
+        yield Text(f"  records: {found.records}", "    ")
+
+
 def _notes(several: Sequence[Series]) -> Iterator[Part]:
     for lacks in dict.fromkeys(series.lacks for series in several if series.lacks):
         yield Text(f"note: {lacks}", "  ")
-    if any(series.changes for series in several):
+    if any(not change.confirmation for series in several for change in series.changes):
         yield Text("note: a change is a suspicion until `ab` has measured both sides in turns", "  ")
     if short := sum(series.is_short for series in several):
         yield Text(

@@ -17,7 +17,7 @@ from benchmarker.comparing.judge import Referee
 from benchmarker.comparing.judge import compare as compare_matches
 from benchmarker.hooks import launchers
 from benchmarker.hooks.metrics import load_metrics, refuse_unknown
-from benchmarker.library.commits import BuildError
+from benchmarker.library.commits import BUILDS, BuildError
 from benchmarker.library.judging import pairs_of
 from benchmarker.planning.cases import same_device
 from benchmarker.records import store
@@ -106,7 +106,7 @@ class Bench:
 
     def checkout(self, commit: Commit) -> Checkout:
         """Return a commit, checked out and built; raises `BuildError`."""
-        return self.repository.checkout(commit, self.build, self.results / "builds")
+        return self.repository.checkout(commit, self.build, self.results / BUILDS)
 
     def compare(self, one: Commit, two: Commit, answers: Callable[[Comparison], bool]) -> Step:
         """Compare two commits in rounds, until the comparison answers or there are `max_rounds`; raises `BuildError`.

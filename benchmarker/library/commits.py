@@ -20,6 +20,8 @@ from benchmarker.api.errors import UserError
 from benchmarker.files import atomic
 from benchmarker.formatting import one_line
 
+BUILDS = ".builds"
+"""The folder of all checkouts and builds below that of records; it is hidden, so that no file in it is read as one."""
 NOT_FOUND = (126, 127)
 """Exit statuses of a shell that cannot execute a command (POSIX, 2.8.2)."""
 
@@ -63,11 +65,11 @@ class Repository:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         if shutil.which("git") is None:
-            raise UserError("bisect needs git; install it")
+            raise UserError("git is not installed; install it")
         try:
             self.top = Path(self._git("rev-parse", "--show-toplevel"))
         except subprocess.CalledProcessError:
-            raise UserError(f"--repo={folder}: not a git repository") from None
+            raise UserError(f"{folder.absolute()}: not a git repository") from None
 
     def between(self, good: str, bad: str) -> list[Commit]:
         """Return the commits from good to bad, both with them, along first parents, so that a merge is one change.
@@ -76,20 +78,31 @@ class Repository:
         """
         shas = []
         for option, revision in (("--good", good), ("--bad", bad)):
-            try:
-                shas.append(self._git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"))
-            except subprocess.CalledProcessError:
-                raise UserError(f"{option}={revision}: no such commit in {self.top}") from None
+            if (commit := self.commit(revision)) is None:
+                raise UserError(f"{option}={revision}: no such commit in {self.top}")
+            shas.append(commit.sha)
         if shas[0] == shas[1]:
             raise UserError(f"--good={good} and --bad={bad} are the same commit")
         try:
             self._git("merge-base", "--is-ancestor", *shas)
         except subprocess.CalledProcessError:
             raise UserError(f"--good={good} is no ancestor of --bad={bad}") from None
-        log = "log", "--format=%H %s"
-        lines = self._git(*log, "--reverse", "--first-parent", f"{shas[0]}..{shas[1]}").splitlines()
-        first = self._git(*log, "--max-count=1", shas[0])
-        return [Commit(sha, subject) for sha, _, subject in (line.partition(" ") for line in (first, *lines))]
+        return [
+            *self._log("--max-count=1", shas[0]),
+            *self._log("--reverse", "--first-parent", f"{shas[0]}..{shas[1]}"),
+        ]
+
+    def commit(self, revision: str) -> Commit | None:
+        """Return the commit that a revision names; None if there is no such one."""
+        try:
+            sha = self._git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+        except subprocess.CalledProcessError:
+            return None
+        return self._log("--max-count=1", sha)[0]
+
+    def _log(self, *words: str) -> list[Commit]:
+        lines = self._git("log", "--format=%H %s", *words).splitlines()
+        return [Commit(sha, subject) for sha, _, subject in (line.partition(" ") for line in lines)]
 
     def checkout(self, commit: Commit, build: str | None, builds: Path) -> Checkout:
         """Return a commit that is checked out below `builds` and built there by a command of a shell, once.

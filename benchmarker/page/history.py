@@ -87,11 +87,12 @@ def _card(name: str, series: Series, change: Suspicion, by: str) -> Card:
     also = "; ".join(change.environment)
     return Card(
         change.direction,
-        f"{change.direction}, suspected",
+        f"{change.direction}, {change.confirmation.outcome if change.confirmation else 'suspected'}",
         f"{name}: between {by} {change.before} and {change.after}.",
         f"{change.ratio - 1:+.1%}",
         f"95% interval {change.low - 1:+.1%} to {change.high - 1:+.1%}."
-        + (f" Also changed there: {also}." if also else " Nothing else that is recorded changed there."),
+        + (f" Also changed there: {also}." if also else " Nothing else that is recorded changed there.")
+        + (f" {_confirmed(change)[0].upper()}{_confirmed(change)[1:]}." if change.confirmation else ""),
     )
 
 
@@ -130,12 +131,19 @@ def _changes(suspected: Sequence[tuple[str, Series, Suspicion]], by: str) -> Sec
         (Column("earliest"), lambda each: each[1].points[each[2].first].label),
         (Column("latest"), lambda each: each[1].points[each[2].last].label),
         (Column("also changed there", prose=True), lambda each: "; ".join(each[2].environment)),
-        (Column("how to confirm it", prose=True), lambda each: each[2].unconfirmed or "; ".join(each[2].confirm)),
+        (Column("confirmation", prose=True), lambda each: _confirmed(each[2])),
     )
     caption = (
         "Ratios are after over before, with 95% intervals. A change may begin with any point from earliest to latest."
     )
     return Section("changes", "Changes", (), (searchable("Suspected changes", table, caption),))
+
+
+def _confirmed(change: Suspicion) -> str:
+    """Return what an `ab` of both sides found, or how to find it."""
+    if change.confirmation:
+        return change.confirmation.words
+    return change.unconfirmed or "; ".join(change.confirm)
 
 
 def _overview(named: Sequence[Named]) -> Section | None:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import click
 
-from benchmarker.api.errors import UserError
+from benchmarker.api.errors import TerminatedError, UserError
 from benchmarker.cli.display.output import ALL, Output, output_options
-from benchmarker.cli.options.results import read_cases, results_argument, where_option
-from benchmarker.cli.options.types import File
-from benchmarker.comparing.history import DATE, HOST, NODE, history
-from benchmarker.comparing.other_tools import series_of, tool_of
+from benchmarker.cli.display.progress import Progress, progress_options
+from benchmarker.cli.options.results import results_argument, tell_unread, where_option
+from benchmarker.cli.options.types import File, Folder, Integer
+from benchmarker.comparing.history import DATE
 from benchmarker.display.history import history_output
-from benchmarker.files import atomic
 from benchmarker.formatting import clean, si
-from benchmarker.hooks.metrics import load_metrics, refuse_unknown
 from benchmarker.hooks.registry import needing
+from benchmarker.library.history import MOST, History, history
 from benchmarker.library.reporting import page_path
 from benchmarker.records import store
 from benchmarker.records.step_times import STEP_TIME
@@ -37,19 +37,35 @@ from benchmarker.records.step_times import STEP_TIME
 @click.option(
     "--metric",
     metavar="NAME",
-    default=STEP_TIME,
-    show_default=True,
-    help="Metric of the series, any that `show` prints.",
+    help=f"Metric of the series, any that `show` prints. [default: {STEP_TIME}]",
+)
+@click.option("--confirm", is_flag=True, help="Measure both sides of the newest changes now, in turns, as `ab` does.")
+@click.option(
+    "--most",
+    type=Integer(min=1),
+    metavar="N",
+    help=f"Maximum number of changes that --confirm measures. [default: {MOST}]",
+)
+@click.option(
+    "--results",
+    "folder",
+    type=Folder(),
+    metavar="FOLDER",
+    help="Folder for the records and checkouts of --confirm. [default: results]",
 )
 @click.option("-o", "--output", type=File(), help="Also write a page with a figure for each case: .html.")
 @store.uncollected()
+@progress_options
 @output_options(top=ALL)
 def command(
     results: tuple[Path, ...],
     problem: str | None,
     where: tuple[str, ...],
     by: str,
-    metric: str,
+    metric: str | None,
+    confirm: bool,
+    most: int | None,
+    folder: Path | None,
     output: Path | None,
     wide: bool,
 ) -> Output:
@@ -57,7 +73,8 @@ def command(
 
     A point is the median over the trials of a case in one run. A change of level is reported with its size, the points
     between which it lies, and what else of the environment changed there, such as the driver or the node. It is a
-    suspicion until `ab` has measured both sides in turns; the command for that is printed if both can be checked out.
+    suspicion until `ab` has measured both sides in turns; the command for that is printed if both can be checked out,
+    and --confirm does it. An interrupt keeps what was found before.
 
     A series is looked at again with each new run. Fewer than 5% of series of 40 points without a change have any
     alarm at any time, also if neighbouring points are alike (autocorrelation up to 0.6).
@@ -65,26 +82,30 @@ def command(
       benchmarker history results/ --problem=gemm --by=commit -o history.html
 
     RESULT is a record, the folder of a run, a folder of runs, or an archive; or all are JSON files of pytest-benchmark,
-    hyperfine or Google Benchmark, one a run. The exit status is 1 if a file cannot be read.
+    hyperfine, Google Benchmark or nvbench, one a run, or results of asv. The exit status is 1 if a file cannot be read.
     """
+    if not confirm and (named := [f"--{name}" for name, value in (("most", most), ("results", folder)) if value]):
+        raise UserError(f"only --confirm measures; leave {' and '.join(named)} out")
     if output:
         page_path(output)
         with needing("report", "a page"):
-            from benchmarker.page.render import render
-    if any(map(tool_of, results)):
-        given = {"--problem": problem, "--where": where, "--metric": metric != STEP_TIME}
-        if named := ", ".join(name for name, value in given.items() if value):
-            raise UserError(f"files of other tools have names and times alone; leave {named} out")
-        several, faults = series_of(results, by), False
-    else:
-        cases = read_cases(results, True, [*([f"problem={problem}"] if problem else []), *where])
-        derive = load_metrics(results)
-        refuse_unknown([metric], cases.records, derive, option="--metric")
-        several, faults = history(cases, by, metric, derive), bool(cases.faults)
+            import benchmarker.page.render  # noqa: F401 - refused before anything is read
+    found = history(*results, by=by, metric=metric, problem=problem, where=where, unread=tell_unread)
+    status = 1 if found.faults else 0
+    if confirm:
+        found, status = _confirmed(found, most or MOST, folder or Path("results"), status)
     if output:
-        from benchmarker.page.history import page
+        found.save(output)
+        click.echo(f"page: {clean(str(output))} ({si(len(found.html), 'B')})", err=True)
+    return Output(history_output(found.series, by, wide=wide), found.data, status)
 
-        content = render(page(several, DATE if by in (HOST, NODE) else by))
-        atomic.save(output, content)
-        click.echo(f"page: {clean(str(output))} ({si(len(content), 'B')})", err=True)
-    return Output(history_output(several, by, wide=wide), several, 1 if faults else 0)
+
+def _confirmed(found: History, most: int, results: Path, status: int) -> tuple[History, int]:
+    """Return the history with what an `ab` of each change found, and the exit status: 130 or 143 if interrupted."""
+    with Progress() as progress:
+        try:
+            return found.confirm(most, results, progress), status
+        except KeyboardInterrupt as interrupt:
+            progress.say("interrupted; what was found before is printed")
+            ended = signal.SIGTERM if isinstance(interrupt, TerminatedError) else signal.SIGINT
+            return getattr(interrupt, "results", found), 128 + ended

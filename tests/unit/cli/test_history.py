@@ -1,13 +1,17 @@
 """`history`: change points of series of stored records, and what else changed there."""
 
+import hashlib
 import json
+import re
 import shlex
+import subprocess
 
 import msgspec
 import numpy as np
 import pytest
 from support.records import make_record
 
+import benchmarker
 from benchmarker.files import atomic
 from benchmarker.records.machine import Gpu, SourceFile
 
@@ -164,3 +168,167 @@ def test_a_page_is_written_whole_and_must_be_html(command, write, tmp_path):
     assert "page: page.html" in done.stderr
     assert "between commit c13 and c14" in (tmp_path / "page.html").read_text()
     assert command("history", "results", "-o", "page.png").returncode == 2
+
+
+SOFT = """import time
+
+import numpy as np
+
+
+def inputs(n=4):
+    return np.ones(n)
+
+
+def fused(x):
+    time.sleep({factor} / 500)
+    return x
+"""
+
+
+@pytest.fixture
+def repository(tmp_path, write):
+    """Runs of 24 commits, of which the two at the change are in a repository; from the 15th on, slower by `factor`.
+
+    The file that the 15th has there is slower by `now`.
+    """
+
+    def made(factor=1.05, now=None, sizes=(4,)):
+        def git(*words):
+            who = ("-c", "user.name=x", "-c", "user.email=x@example.org")
+            done = subprocess.run(
+                ["git", "-C", str(tmp_path), *who, *words], check=True, capture_output=True, text=True
+            )
+            return done.stdout.strip()
+
+        git("init", "-q", "-b", "main", ".")
+        commits = {}
+        for run in (STEP - 1, STEP):
+            (tmp_path / "soft.py").write_text(SOFT.format(factor=1.0 if run < STEP else now or factor) + f"# {run}\n")
+            git("add", "soft.py")
+            git("commit", "-qm", f"change {run}")
+            commits[run] = git("rev-parse", "--short=12", "HEAD")
+        for n in sizes:
+
+            def change(record, run, n=n):
+                source = msgspec.structs.replace(record.source, commit=commits.get(run, f"c{run}"))
+                measuring = msgspec.structs.replace(record.case.measuring, blocks=3, seconds=0.05, power="none")
+                params = {"function": "fused", "n": n}
+                case = msgspec.structs.replace(record.case, framework="numpy", params=params, measuring=measuring)
+                trial_id = f"{record.trial_id[:-8]}{n:08}"
+                return msgspec.structs.replace(record, source=source, case=case, trial_id=trial_id)
+
+            write(factor=factor, change=change)
+        return commits[STEP - 1], commits[STEP]
+
+    return made
+
+
+@pytest.fixture
+def confirming(tmp_path, repository, monkeypatch):
+    """The same; a trial takes what its file says, without a process, and the trials of `n` 8 are interrupted."""
+
+    def execute(folder, listener, _allocation, referee):
+        rng, records = np.random.default_rng(3), []
+        if folder.plan.cases[0].params["n"] == 8:
+            raise KeyboardInterrupt
+        for trial in range(11):
+            for number, case in enumerate(folder.plan.cases):
+                text = (tmp_path / case.problem).read_text()
+                assert case.source == hashlib.sha256(text.encode()).hexdigest()
+                step_s = float(re.search(r"\((\S+) / 500", text)[1]) * float(np.exp(rng.normal(0, 0.002)))
+                design = {"case_number": number, "looks": folder.plan.looks}
+                record = make_record(step_s, run=folder.plan.run_id, trial=trial, design=design)
+                records.append(msgspec.structs.replace(record, case=case))
+        return records
+
+    monkeypatch.setattr("benchmarker.library.judging.execute", execute)
+    return repository
+
+
+def test_both_sides_of_a_change_are_measured_in_turns(command, confirming, tmp_path):
+    commits = confirming()
+    done = command("history", "results", "--by=commit", "--confirm", "--json", "-o", "page.html")
+    (series,) = told(done)
+    (change,) = series["changes"]
+    assert (change["before"], change["after"]) == commits
+    found = change["confirmation"]
+    assert (found["outcome"], found["reason"]) == ("confirmed", "")
+    assert found["comparison"]["ratio"] == pytest.approx(1.05, rel=0.005)
+    assert found["comparison"]["delta"] == pytest.approx(0.02)
+    assert f"change 1 of 1: soft.py, {commits[0]} and {commits[1]}" in done.stderr
+    assert (tmp_path / found["records"] / "plan.json").is_file()
+    assert "worse, confirmed" in (tmp_path / "page.html").read_text()
+    assert "cannot read" not in command("history", "results", "--by=commit").stderr  # no file of a checkout is a record
+
+
+@pytest.mark.parametrize(("now", "outcome"), [(1.0, "not confirmed"), (0.9, "not confirmed"), (1.02, "confirmed")])
+def test_a_change_is_confirmed_by_its_direction(command, confirming, now, outcome):
+    confirming(factor=1.03, now=now)
+    done = command("history", "results", "--by=commit", "--confirm")
+    assert done.returncode == 0, done.stderr
+    assert f"  {outcome} in turns: after/before {now:.3f}"[:-2] in done.stdout
+    assert "  records: results/2" in done.stdout
+    assert "to confirm it" not in done.stdout
+    assert "a change is a suspicion" not in done.stdout
+
+
+def test_why_a_change_cannot_be_measured_is_told(command, confirming, tmp_path):
+    before, _ = confirming()
+    for file in (tmp_path / "results").glob("run-13/*.json"):
+        file.write_text(file.read_text().replace(before, "--detach"))
+    (series,) = told(command("history", "results", "--confirm", "--json"))
+    found = series["changes"][0]["confirmation"]
+    assert (found["outcome"], found["comparison"]) == ("not measured", None)
+    assert found["reason"] == f"--detach: no such commit in {tmp_path}"
+
+
+def test_an_interrupt_keeps_what_was_found_before(command, confirming):
+    confirming(sizes=(4, 8))
+    done = command("history", "results", "--by=commit", "--confirm")
+    assert done.returncode == 130
+    assert done.stdout.count("  confirmed in turns: ") == 1
+    assert done.stdout.count("  to confirm it, in the repository:") == 1
+    assert "change 2 of 2" in done.stderr
+    assert "interrupted; what was found before" in done.stderr
+    with pytest.raises(KeyboardInterrupt) as caught:
+        benchmarker.history("results", by="commit").confirm()
+    found = [series.changes[0].confirmation for series in caught.value.results.series]
+    assert [bool(each) for each in found] == [True, False]
+    one = benchmarker.history("results", by="commit").confirm(most=1)
+    assert [bool(series.changes[0].confirmation) for series in one.series] == [True, False]
+
+
+@pytest.mark.slow
+def test_a_real_slow_down_is_confirmed_by_real_processes(command, repository):
+    repository(factor=2.0)
+    (series,) = told(command("history", "results", "--by=commit", "--confirm", "--json"))
+    found = series["changes"][0]["confirmation"]
+    assert (found["outcome"], found["comparison"]["verdict"]) == ("confirmed", "slower")
+    assert 1.7 < found["comparison"]["ratio"] < 2.2
+
+
+def test_options_of_confirming_without_it_are_refused(command, write):
+    done = command("history", write(runs=1), "--most=2", "--results=here")
+    assert (done.returncode, "only --confirm measures; leave --most and --results out" in done.stderr) == (2, True)
+
+
+def test_without_a_repository_nothing_is_confirmed(command, write):
+    done = command("history", write(), "--confirm")
+    assert (done.returncode, "not a git repository" in done.stderr) == (2, True)
+
+
+def test_python_has_the_same_and_a_row_of_each_point(command, write, tmp_path):
+    (series,) = told(command("history", write(), "--by=commit", "--json"))
+    found = benchmarker.history("results", by="commit")
+    assert found.to_dict() == [series]
+    assert "worse +5." in repr(found)
+    frame = found.to_pandas()
+    assert list(frame["label"]) == [f"c{run:02}" for run in range(24)]
+    assert list(frame["changes"]) == [0] * STEP + [1] * (24 - STEP)
+    assert list(frame["value"]) == [point["value"] for point in series["points"]]
+    found.save("saved.html")
+    assert command("history", "results", "--by=commit", "-o", "page.html").returncode == 0
+    assert (tmp_path / "saved.html").read_text() == (tmp_path / "page.html").read_text()
+    assert len(benchmarker.history("results", where="precision=fp32").series) == 1
+    with pytest.raises(benchmarker.UserError, match="no record has precision=bf16"):
+        benchmarker.history("results", where="precision=bf16")

@@ -24,7 +24,7 @@ RUNNING = (
         "check",
         "serve-load",
     ),
-    *("nodes run", "card", "bisect"),
+    *("nodes run", "card", "history"),
 )
 
 
