@@ -281,8 +281,24 @@ def classical(match: Match) -> Classical | None:
     )
 
 
+AfterRound = Callable[[int, Sequence[Comparison], bool], None]
+"""Called after a round with its number, the comparisons so far, and whether the run may end by them."""
+
+
+def round_text(rounds: int, comparisons: Sequence[Comparison], *, is_look: bool) -> str:
+    """Return how things stand after some rounds; only where it is a look is there a verdict."""
+    if len(comparisons) > 1:
+        return f"after {count(rounds, 'round')}: {tally(comparisons)}"
+    verdict = f" {comparisons[0].verdict}" if is_look else ""
+    return f"after {count(rounds, 'round')}: B/A {ratio(comparisons[0])}{verdict}"
+
+
 class Referee:
-    """Decides after each round whether the run of so many pairs of cases ends, and records why in `ended`."""
+    """Decides after each round whether the run of so many pairs of cases ends, and records why in `ended`.
+
+    `say` gets a line at each look. With `after_round`, that gets instead the number of each round, the comparisons so
+    far, and whether the run may end by them.
+    """
 
     def __init__(
         self,
@@ -293,9 +309,11 @@ class Referee:
         budget_s: float | None,
         say: Callable[[str], None],
         pairs: int = 1,
+        after_round: AfterRound | None = None,
     ) -> None:
         self.rules, self.derive, self.looks = rules, derive, looks
         self.target, self.budget_s, self.say = target, budget_s, say
+        self.after_round = after_round
         self.pairs = pairs
         self.ended = (
             f"ended after {self._rounds(looks[-1])}, the maximum; for more, start a new run with a larger --max-rounds"
@@ -309,11 +327,14 @@ class Referee:
         if rounds == 2 and not any({2 * pair, 2 * pair + 1} <= ran for pair in range(self.pairs)):
             self.ended = f"ended after {self._rounds(2)} because every trial of one side failed"
             return True
-        if rounds in self.looks:
+        is_look = rounds in self.looks
+        if is_look or self.after_round:
             comparisons = compare(matching.within(records).matches, self.rules, self.derive).comparisons
-            told = f"B/A {ratio(comparisons[0])} {comparisons[0].verdict}" if self.pairs == 1 else tally(comparisons)
-            self.say(f"after {count(rounds, 'round')}: {told}")
-            if all(0 in each.trials or self.settled(each) for each in comparisons):
+            if self.after_round:
+                self.after_round(rounds, comparisons, is_look)
+            else:
+                self.say(round_text(rounds, comparisons, is_look=True))
+            if is_look and all(0 in each.trials or self.settled(each) for each in comparisons):
                 self.ended = f"ended after {self._rounds(rounds)}, {duration_text(sum(walls))}"
                 return True
         if self.budget_s is not None and sum(walls) * (rounds + 1) / rounds > self.budget_s:

@@ -13,6 +13,7 @@ from benchmarker.comparing.diagnosis import conditions, emulated, short_energies
 from benchmarker.comparing.disturbances import disturbances, suspicions
 from benchmarker.display.cases import CaseColumns, case_columns
 from benchmarker.display.counters import counter_rows
+from benchmarker.display.drawings import WIDEST, histogram, strips
 from benchmarker.display.energy import sensed_rows
 from benchmarker.display.machine import machine_rows
 from benchmarker.display.result import Part, Text
@@ -24,12 +25,13 @@ from benchmarker.machine import description
 from benchmarker.records.factors import factors_of, label
 from benchmarker.records.record import EMULATED
 from benchmarker.records.sides import SIDE
-from benchmarker.records.step_times import STEP_TIME, device_step_s, host_share, local_times, slowest_text
-from benchmarker.tables import results
-from benchmarker.tables.table import Column, Filled, Shown, Table, number
+from benchmarker.records.step_times import STEP_TIME, device_step_s, host_share, local_times, slowest_text, step_times
+from benchmarker.tables import results, terminal
+from benchmarker.tables.table import NOTHING, Column, Filled, Shown, Table, number
 
 if TYPE_CHECKING:
     from benchmarker.api.metric import Metric
+    from benchmarker.display.drawings import Marks
     from benchmarker.hooks.cases import Configuration
     from benchmarker.hooks.metrics import Derive
     from benchmarker.records.profile import Trace
@@ -127,10 +129,17 @@ def _amount(number: float | None, size: float | None) -> str:
 
 
 def trials_output(
-    groups: Sequence[Configuration], derive: Derive, chosen: Sequence[str] = (), *, wide: bool = False
+    groups: Sequence[Configuration],
+    derive: Derive,
+    chosen: Sequence[str] = (),
+    *,
+    wide: bool = False,
+    marks: Marks | None = None,
 ) -> Iterator[Part]:
-    """Yield a line for each trial, in order of time: its case, its number, the metrics, and whether it succeeded."""
-    records = sorted((record for group in groups for record in group.records), key=lambda record: record.trial_id)
+    """Yield a line for each trial, by case: its number, the metrics, and whether it succeeded.
+
+    With `marks`, and unless metrics are chosen, its timed blocks are drawn on a scale that all lines share.
+    """
     records = [record for group in groups for record in group.records]
     skew = [] if chosen else skewed(records)
     refuse_unknown(chosen, records, derive)
@@ -138,13 +147,18 @@ def trials_output(
     yield from cases.shared
     case_of = {record.trial_id: at for at, group in enumerate(groups) for record in group.records}
     measured = results.metrics([[record] for record in records], derive, chosen, skew)
+    drop = [column.heading for column, _ in measured[:0:-1]]
+    scale, drawn = strips(records, marks) if marks and not chosen else ("", [])
+    if scale:
+        measured.insert(1, (Column(scale, only="print"), [each or NOTHING for each in drawn]))
+        drop.append(scale)
     filled: list[Filled] = [
         *((column, [cells[case_of[record.trial_id]] for record in records]) for column, cells in cases.columns),
         (number("trial"), [record.trial for record in records]),
         *measured,
         (Column("status"), [record.error.kind if record.error else "ok" for record in records]),
     ]
-    yield Table.of_columns(filled, drop=[column.heading for column, _ in measured[:0:-1]], ordered=True)
+    yield Table.of_columns(filled, drop=drop, ordered=True)
     for note in skew:
         yield Text(f"  note: {note}", "    ")
 
@@ -163,14 +177,17 @@ def _failures(group: Configuration, name: str) -> list[str]:
     ]
 
 
-def record_output(record: Record, metrics: Mapping[str, Metric]) -> Iterator[Part]:
-    """Yield one record in full."""
+def record_output(record: Record, metrics: Mapping[str, Metric], marks: Marks | None = None) -> Iterator[Part]:
+    """Yield one record in full; with `marks`, and a histogram of its timed blocks as wide as the terminal has room."""
     case = record.case
     yield Text(name_of(factors_of(case)))
     yield f"trial {record.trial} of run {clean(record.run_id)}, {clean(record.started_at)}"
     if record.error:
         yield clean(f"FAILED in stage {record.error.stage} ({record.error.kind}): {record.error.message}")
     yield ""
+    if marks and record.blocks and len(record.blocks.duration_ns) > 1:
+        yield "\n".join(histogram(step_times(record), terminal.width() or WIDEST, marks))
+        yield ""
     known_first = sorted(metrics.items(), key=lambda each: each[1].value is None)
     yield Table.of(
         ["metric", "value", "note"],

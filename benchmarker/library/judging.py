@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from benchmarker.api.case import Case
+    from benchmarker.comparing.judge import AfterRound
     from benchmarker.comparing.matching import Match
     from benchmarker.files.atomic import Fault
     from benchmarker.records.record import Record
@@ -176,8 +177,12 @@ def judged(
     budget_s: float | None,
     max_rounds: int,
     order_seed: int | None,
+    after_round: AfterRound | None = None,
 ) -> Verdicts:
-    """Measure pairs of cases in rounds until each has a verdict; `both_auto` says that no device was asked for."""
+    """Measure pairs of cases in rounds until each has a verdict; `both_auto` says that no device was asked for.
+
+    After each round `after_round` gets how things stand; without it, the listener is told at each look.
+    """
     derive = load_metrics()
     if both_auto:
         same_device(cases)
@@ -198,7 +203,8 @@ def judged(
     )
     allocation = launchers.allocation()
     with store.unfinished_run(results, plan) if resume else store.new_run(results, plan) as folder:
-        referee = Referee(rules, derive, looks(max_rounds), target, budget_s, listener.say, len(cases) // 2)
+        pairs = len(cases) // 2
+        referee = Referee(rules, derive, looks(max_rounds), target, budget_s, listener.say, pairs, after_round)
         if cases[::2] == cases[1::2]:
             listener.say("A and B are the same configuration: this A/A test shows the machine's noise floor")
         records = execute(folder, listener, allocation, referee)

@@ -419,5 +419,5 @@ def test_a_terminal_sees_a_live_line(toy_folder, tmp_path):
         process.communicate()
     os.close(parent)
     assert process.returncode == 0
-    assert b"toy nap, trial 0: timed, block" in seen
+    assert b"toy nap, trial 0: block 1 of " in seen
     assert b"\x1b[2K" in seen  # the line is drawn over

@@ -44,6 +44,8 @@ show old new
 show old --trials
 show old --metric=samples_per_s,flop_per_s,compile_s
 show text
+show blocks
+show blocks --trials
 compare old new
 compare old --by=framework
 compare old --by=framework --verbose
@@ -182,6 +184,7 @@ def place(tmp_path_factory):
     results["one"] = [
         each for each in results["one"] if each.case.precision == "fp32" and each.case.framework != "numpy"
     ]
+    results["blocks"] = [make_record([0.01 * (1 + at % 7 / 100) for at in range(99)] + [0.1])]
     times = {"token_times": TokenTimes([1_234_567] * 9, [[123_456] * 31] * 9)}
     results["text"] = [msgspec.structs.replace(each, **times) for each in results["old"]]
     for result, records in results.items():

@@ -15,7 +15,8 @@ from click.core import ParameterSource
 from benchmarker.api.errors import UserError
 from benchmarker.api.program import is_program
 from benchmarker.cli.display.output import Output, output_options
-from benchmarker.cli.display.progress import Progress, progress_options, verbose, working
+from benchmarker.cli.display.progress import progress_options, verbose, working
+from benchmarker.cli.display.rounds import Rounds
 from benchmarker.cli.options.case import case_options, store_options
 from benchmarker.cli.options.judging import judging_options, status_of, verdicts_of
 from benchmarker.cli.options.problem import ProblemCommand, named, names_of, no_options, problem_of
@@ -112,7 +113,7 @@ def command(
     given = [settings_of(*side) for side in _without_the_others_places(sides)]
     with working("querying the frameworks' capabilities"):
         pairs = pairs_of(*((side, settings) for (side, _, _), settings in zip(sides, given, strict=True)))
-    with Progress() as progress:
+    with Rounds(len(pairs[0]) // 2, rules.delta) as progress:
         verdicts = judged(
             *pairs,
             rules,
@@ -125,6 +126,7 @@ def command(
             budget_s=budget,
             max_rounds=max_rounds,
             order_seed=order_seed,
+            after_round=progress.after_round,
         )
     comparisons = verdicts.family.comparisons
     status = 1 if any(0 in each.trials for each in comparisons) else status_of(comparisons, unwanted, strict)

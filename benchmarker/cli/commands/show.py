@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,8 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import ALL, Output, output_options
+from benchmarker.cli.display.output import ALL, Output, View, output_options
 from benchmarker.cli.options.results import mixed_output, pool_option, results_argument, tell_unread, where_option
+from benchmarker.display.drawings import marks_of
 from benchmarker.display.records import as_plain, cases_output, record_output, trials_output
 from benchmarker.display.result import Part
 from benchmarker.formatting import names_in
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 @store.uncollected()
 @output_options(top=ALL)
 def command(
-    results: tuple[Path, ...], where: tuple[str, ...], pool: bool, trials: bool, metric: str | None, wide: bool
+    results: tuple[Path, ...], where: tuple[str, ...], pool: bool, trials: bool, metric: str | None, view: View
 ) -> Output:
     """Show a single record in full, a line for each case of several records, or the load that `serve-load` stored.
 
@@ -60,17 +62,18 @@ def command(
     chosen = names_in(metric or "")
     tell_unread(faults)
     data = (as_plain(record, derive(record), side.name) for side in several for record in side.records)
-    return Output(_parts(several, derive, chosen, trials=trials, wide=wide), data, 1 if faults else 0)
+    return Output(_parts(several, derive, chosen, trials, view), data, 1 if faults else 0)
 
 
-def _parts(
-    several: Sequence[Side], derive: Derive, chosen: Sequence[str], *, trials: bool, wide: bool
-) -> Iterator[Part]:
+def _parts(several: Sequence[Side], derive: Derive, chosen: Sequence[str], trials: bool, view: View) -> Iterator[Part]:
     records = [record for side in several for record in side.records]
+    marks = marks_of(sys.stdout) if view.is_text else None
     if len(records) == 1 and not (trials or chosen):
-        yield from record_output(records[0], derive(records[0]))
+        yield from record_output(records[0], derive(records[0]), marks)
     elif records:
         cases = Cases.of_sides(several)
-        yield from (trials_output if trials else cases_output)(cases, derive, chosen, wide=wide)
-        if not trials:
+        if trials:
+            yield from trials_output(cases, derive, chosen, wide=view.wide, marks=marks)
+        else:
+            yield from cases_output(cases, derive, chosen, wide=view.wide)
             yield from mixed_output(cases)

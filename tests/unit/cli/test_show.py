@@ -316,3 +316,35 @@ def test_on_a_narrow_terminal_what_was_counted_stays():
     printed = terminal.lines(table, 50)
     assert {"llc misses/step", "task clock/step"}.isdisjoint(printed.left_out)
     assert "samples/s" in printed.left_out
+
+
+BLOCKS = [0.010, 0.010, 0.0105, 0.012]
+
+
+def test_a_record_is_shown_with_a_histogram_of_its_blocks_in_text_alone(command, stored):
+    stored(make_record(BLOCKS))
+    lines = command("show", "results").stdout.splitlines()
+    at = lines.index("4 blocks by step time")
+    assert lines[at + 1].startswith("3 │█")
+    assert lines[at + 7].split() == ["10", "ms", "median", "10.25", "ms", "12", "ms"]
+    assert lines[at + 9].startswith("metric")
+    for form in ("--json", "--csv", "--format=markdown"):
+        done = command("show", "results", form)
+        assert "by step time" not in done.stdout + done.stderr
+        assert "█" not in done.stdout + done.stderr
+
+
+def test_a_single_block_has_no_histogram(command, stored):
+    stored(make_record(0.010))
+    assert "by step time" not in command("show", "results").stdout
+
+
+def test_trials_are_shown_with_strips_of_their_blocks_in_text_alone(command, stored):
+    stored(make_record(BLOCKS), make_record([0.0105, 0.0105, 0.014], trial=1))
+    _, headings, one, two = cells(command("show", "results", "--trials").stdout)[:4]
+    assert headings[:3] == ["trial", "step time (median)", "blocks from 10 ms to 14 ms"]
+    assert one[2] == "█··▅········▅···········"
+    assert two[2] == "···█···················▅"
+    for more in (["--csv"], ["--format=markdown"], ["--metric=samples_per_s"]):
+        assert "blocks from" not in command("show", "results", "--trials", *more).stdout
+    assert [record["trial"] for record in json.loads(command("show", "results", "--trials", "--json").stdout)] == [0, 1]
