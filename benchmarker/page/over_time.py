@@ -289,7 +289,7 @@ def _meters(study: Study, key: str, title: str, trials: Sequence[Trial]) -> tupl
     for (each, line), (x, y) in zip(drawn, points, strict=True):
         row = line.quantity, line.sensor
         heights = digits(np.maximum(0.0, np.array(y) / rows[row]), DIGITS - 1)
-        marks.append(Ridge(each.name, each.group.series, shown.index(row), x, heights))
+        marks.append(Ridge(each.group.side or "trials", each.group.series, shown.index(row), x, heights))
     several = len(shown) > len({quantity for quantity, _ in shown})
     names = [
         f"{quantity}{f' of {sensor}' if several else ''}, 0 to {rows[quantity, sensor]:.4g} {UNITS[quantity]}"

@@ -13,6 +13,8 @@ SEARCHED = 10
 """Tables with more rows than this can be filtered."""
 WIDE = 8
 """Ratio of the largest to the least value from which an axis is logarithmic."""
+BELOW = 0.3
+"""Distance of single values below the row of their curve, in rows."""
 T = TypeVar("T")
 Look = Literal["dots", "line", "line and dots", "hollow", "small", "small dots"]
 Dot = tuple[float, float, float | None, float | None, str]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from benchmarker.page.distributions import distributions
 from benchmarker.page.page_model import Axis, Bars, Boxes, Figure, Mark, Points, Section, drawn
 from benchmarker.page.study import MOST_DRAWN, named, panels, row_names
 from benchmarker.records.step_times import step_times
@@ -103,8 +104,9 @@ FIVE = ("p5", "q1", "median", "q3", "p95")
 
 def times(study: Study) -> Section | None:
     """Return boxes of the step times of timed blocks and, if trials were profiled, of scopes."""
-    parts = [*_blocks(study), *(each for each in [_scopes(study)] if each)]
-    return Section("times", "Step times", (), tuple(parts)) if parts else None
+    figures, left = distributions(study)
+    parts = [*_blocks(study), *figures, *(each for each in [_scopes(study)] if each)]
+    return Section("times", "Step times", (left,) if left else (), tuple(parts)) if parts else None
 
 
 def _blocks(study: Study) -> list[Figure]:

@@ -23,6 +23,7 @@ from benchmarker.comparing.formatting import (
 from benchmarker.comparing.results import METHODS
 from benchmarker.comparing.samples import Tested
 from benchmarker.page.page_model import (
+    BELOW,
     Axis,
     Band,
     Figure,
@@ -50,8 +51,6 @@ ALMOST_ALL = 0.998
 """Confidence level of the interval that such a curve spans."""
 SCATTER = 1e-6
 """Least width of the logarithms of that interval that is drawn; less is the rounding of equal values."""
-BELOW = 0.3
-"""Distance of the rounds below the row of their comparison, in rows."""
 _SYMBOLS = {"faster": 3, "better": 3, "slower": 7, "worse": 7, "same": 1, "undecided": 5}
 """Symbols of verdicts: a triangle up or down, a square, a cross. Colours are those of the sides."""
 
