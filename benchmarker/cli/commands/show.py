@@ -42,6 +42,7 @@ def command(
 
     The line has the medians over the successful trials, how far the trials spread (the 95% interval of the median if
     every case has six trials or more, otherwise the range), and how many trials there are, failed or were disturbed.
+    A single record has a histogram of its timed blocks; with --trials, a strip shows those of each trial.
 
     RESULT is a record, the folder of a run, a folder of runs, or an archive. Of several folders, each is a side, with
     lines of its own: `show results/*` has a line for each case of each run, `show results` one for each case of all

@@ -189,7 +189,7 @@ class Progress(Line):
     def begin(self, title: str, case: Case, left_s: float | None) -> None:
         """Note that a process begins."""
         with self._lock:
-            self._title, self._left_s = title, left_s
+            self._title, self._left_s = clean(title), left_s
             self._blocks, self._preheat = case.measuring.blocks, case.measuring.preheat
             self._begun = time.monotonic()
             self._enter("start")

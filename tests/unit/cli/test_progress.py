@@ -187,6 +187,15 @@ def test_a_line_fits_every_terminal_and_says_what_runs(screen, columns):
     assert ("left" in drawn(file)[-1]) == (columns >= 56)
 
 
+def test_a_hostile_name_controls_no_terminal(screen):
+    file = screen()
+    with Progress() as progress:
+        progress.begin("[1/2] \x1b[31mred\r\n[bold] 漢字", make_record().case, None)
+        progress.on_event(StageBegan("\x1b[31mcheck"))
+    assert "\x1b[31m" not in file.getvalue()
+    assert drawn(file)[-1] == r"[1/2] \x1b[31mred\x0d\x0a[bold] 漢字: \x1b[31mcheck"
+
+
 def test_a_terminal_that_cannot_encode_bars_gets_ascii(screen):
     written = io.BytesIO()
     screen(file=io.TextIOWrapper(written, encoding="ascii", write_through=True))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support.records import make_record
 
-from benchmarker.display.drawings import ASCII, BLOCKS, STRIP, histogram, interval, marks_of, series, strips
+from benchmarker.display.drawings import ASCII, BLOCKS, STRIP, _bins, histogram, interval, marks_of, series, strips
 from benchmarker.records.record import Failure
 
 FAILED = make_record(
@@ -89,6 +89,19 @@ def test_bars_are_as_high_as_their_share_of_the_highest():
     each = (72 - 2 - 2) // len(numbers)
     heights = [sum(" ▁▂▃▄▅▆▇█".index(row[at * each]) for row in bars) for at in range(len(numbers))]
     assert heights == [int(np.ceil(40 * number / numbers.max())) for number in numbers]
+
+
+@pytest.mark.parametrize("number", [2, 3, 10, 99])
+def test_bins_are_those_of_two_rules(number):
+    by_rule = [len(np.histogram_bin_edges(NOISE[:number], rule)) - 1 for rule in ("sturges", "fd")]
+    assert _bins(NOISE[:number]) == max(by_rule[0], min(by_rule[1], int(np.ceil(2 * number**0.5))))
+
+
+def test_a_narrow_middle_and_wide_tails_need_no_bin_for_each_nanosecond():
+    times_s = np.concatenate([1 + np.arange(80) / 1e9, np.linspace(2, 3, 20)])
+    lines = histogram(times_s, 80, BLOCKS)
+    assert lines[1] == " 80 │███"
+    assert lines[-1].endswith(" 3 s")
 
 
 def test_equal_blocks_are_one_bar():
