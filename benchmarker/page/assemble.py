@@ -12,7 +12,8 @@ from benchmarker.page.measured import measured
 from benchmarker.page.over_time import over_time
 from benchmarker.page.page_model import Page, Section
 from benchmarker.page.power import time_series
-from benchmarker.page.profiles import kernels, operations
+from benchmarker.page.profiled import profiled
+from benchmarker.page.profiles import kernels
 from benchmarker.page.rooflines import roofs
 from benchmarker.page.scaling import scaling
 from benchmarker.page.scores import acceptance, scores
@@ -52,7 +53,7 @@ LIMITS = (
 def page(study: Study) -> tuple[Page, list[str]]:
     """Return the page, and the files next to the records that could not be read, which the page lists too."""
     lines, unread_lines = time_series(study)
-    tables, unread_tables = operations(study)
+    icicles, of_profiles, unread_tables = profiled(study)
     run, unread_meters = over_time(study)
     unread = list(dict.fromkeys([*unread_lines, *unread_tables, *unread_meters]))
     found = (
@@ -69,8 +70,8 @@ def page(study: Study) -> tuple[Page, list[str]]:
         fronts(study),
         loads.section(study.loads),
         roofs(study),
-        kernels(study),
-        tables,
+        kernels(study, icicles),
+        *of_profiles,
         lines,
         environment(study),
         faults(study, unread),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal, TypeVar
 
 from benchmarker.comparing.results import Verdict
+from benchmarker.page.trace_marks import Icicle, Timeline
 from benchmarker.tables.table import Cell, Column, Table
 
 SEARCHED = 10
@@ -158,7 +159,7 @@ class Ridge:
     heights: tuple[float, ...]
 
 
-Mark = Bars | Boxes | Points | Heat | Ridge
+Mark = Bars | Boxes | Points | Heat | Ridge | Icicle | Timeline
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Profiles: the time of kernels by category, and tables of ops."""
+"""Profiles: the time of kernels by category, communication, and a table of ops."""
 
 from __future__ import annotations
 
@@ -8,15 +8,12 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from benchmarker.api.errors import UserError
 from benchmarker.formatting import count
 from benchmarker.page.page_model import Axis, Bars, Figure, Listing, Section, drawn, searchable
 from benchmarker.page.study import MOST_DRAWN, named
 from benchmarker.tables.table import Cell, Column, Table, number
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pandas as pd
 
     from benchmarker.page.study import Group, Study
@@ -27,19 +24,27 @@ UNLISTED = "(not listed)"
 NO_CATEGORY = "(none)"
 MOST_CATEGORIES = 8
 MOST_OPS = 200
-MOST_TABLES = 6
 
 
-def kernels(study: Study) -> Section | None:
-    """Return shares of the busy time by category, one bar for each profiled configuration."""
-    profiled = [(group, of) for group in study.groups if (of := [record for record in group.ok if record.trace])]
+def categories(study: Study) -> list[str]:
+    """Return the categories of all profiled trials, the largest share of the busy time first."""
+    total: Counter[str] = Counter()
+    for _, of in _profiled(study):
+        total.update(_shares(of))
+    return sorted((name for name in total if name != UNLISTED), key=lambda name: (-total[name], name))
+
+
+def _profiled(study: Study) -> list[tuple[Group, list[Record]]]:
+    return [(group, of) for group in study.groups if (of := [record for record in group.ok if record.trace])]
+
+
+def kernels(study: Study, icicles: Sequence[Figure]) -> Section | None:
+    """Return shares of the busy time by category, one bar for each profiled configuration, and the icicles."""
+    profiled = _profiled(study)
     if not profiled:
         return None
     shares = {group.label: _shares(of) for group, of in profiled}
-    total: Counter[str] = Counter()
-    for each in shares.values():
-        total.update(each)
-    names = sorted((name for name in total if name != UNLISTED), key=lambda name: (-total[name], name))
+    names = categories(study)
     kept, small = names[: MOST_CATEGORIES - 1], names[MOST_CATEGORIES - 1 :]
     stacks = [(name, [name]) for name in kept]
     stacks += [("others", small)] if small else []
@@ -74,7 +79,7 @@ def kernels(study: Study) -> Section | None:
         for record in of
         if record.trace and record.trace.missing
     ]
-    parts: tuple[Figure | Listing, ...] = (figure, *_communication(study, profiled))
+    parts: tuple[Figure | Listing, ...] = (figure, *icicles, *_communication(study, profiled))
     return Section("kernels", "Where the time goes", (), parts, tuple(incomplete[:5]))
 
 
@@ -156,59 +161,21 @@ def _shares(records: Sequence[Record]) -> dict[str, float]:
     return {name: fmean(values) for name, values in found.items()}
 
 
-def operations(study: Study) -> tuple[Section | None, list[str]]:
-    """Return the ops of one profiled trial of each configuration, and the unreadable event tables."""
-    profiled = [(group, record) for group in study.groups if (record := _first(group))]
-    if not profiled:
-        return None, []
-    parts, faults = [], []
-    for group, record in profiled[:MOST_TABLES]:
-        path = study.tables.get(record.trial_id)
-        name = f"{group.label}, trial {record.trial}"
-        if path is None:
-            faults.append(f"{record.trial_id}: has a profile, but no event table next to its record")
-            continue
-        try:
-            parts.append(listing(name, _ops(path)))
-        except UserError as error:
-            faults.append(str(error))
-    lead = [
-        "The HLO instructions of JAX, or the aten ops of PyTorch, in the first profiled trial of each configuration. "
-        "FLOP and bytes are given if the shapes in the profile allow computing them."
-    ]
-    if len(profiled) > MOST_TABLES:
-        lead.append(
-            f"Only the first {MOST_TABLES} of {len(profiled)} profiled configurations are shown; "
-            "`benchmarker profile ops` shows any of them."
-        )
-    return Section("ops", "Ops", tuple(lead), tuple(parts)), faults
-
-
-def _first(group: Group) -> Record | None:
-    return next((record for record in group.ok if record.trace), None)
-
-
-def _ops(path: Path) -> pd.DataFrame:
-    from benchmarker.traces.profile_files import load  # Arrow is slow to import
-    from benchmarker.traces.statistics import ops
-
-    return ops(load(path).events)
-
-
 _UNITS = {"flop_per_s": "FLOP/s", "bytes_per_s": "B/s", "flops": "FLOP", "bytes": "B", "share": "%"}
 _LEFT_OUT = ("total_ns", "self_ns", "mean_ns", "p5_ns", "min_ns", "max_ns", "std_ns", "flops", "bytes")
 
 
-def listing(name: str, table: pd.DataFrame) -> Listing:
-    """Return the table of the longest ops, with the others summed up in the last row."""
+def listing(name: str, table: pd.DataFrame, most: int | None = None) -> Listing:
+    """Return the table of the longest ops, at most `most`, with the others summed up in the last row."""
+    most = MOST_OPS if most is None else min(most, MOST_OPS)
     table = table.drop(columns=[each for each in _LEFT_OUT if each in table]).dropna(axis=1, how="all")
     program = ""
     if "program" in table and table["program"].nunique() == 1:
         program = f", all of the program {table['program'].iloc[0]}"
         table = table.drop(columns="program")
     columns = tuple(_column(str(each), table[each].dtype.kind in "iuf") for each in table.columns)
-    rows = tuple(tuple(map(_cell, columns, row)) for row in table.head(MOST_OPS).itertuples(index=False, name=None))
-    left = table.iloc[MOST_OPS:]
+    rows = tuple(tuple(map(_cell, columns, row)) for row in table.head(most).itertuples(index=False, name=None))
+    left = table.iloc[most:]
     rest: tuple[Cell, ...] | None = None
     if len(left):
         sums = {each: _sum(left[each]) for each in ("count", "busy_ns", "device_ns", "share") if each in left}
@@ -218,7 +185,7 @@ def listing(name: str, table: pd.DataFrame) -> Listing:
             for each, column in zip(table.columns, columns, strict=True)
         )
     caption = f"{count(len(table), 'op')}{program}" + (
-        f"; the {MOST_OPS} with the most time are listed" if len(left) else ""
+        f"; the {most} with the most time are listed" if len(left) else ""
     )
     return searchable(name, Table(columns, rows, rest), caption)
 

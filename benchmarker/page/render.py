@@ -13,17 +13,18 @@ from markupsafe import Markup, escape
 from benchmarker.formatting import clean
 from benchmarker.page.axes import is_log_across, is_log_up
 from benchmarker.page.page_model import Figure, plain
+from benchmarker.page.trace_marks import Icicle, Timeline
 from benchmarker.tables.table import Table, cell_text
 
 if TYPE_CHECKING:
-    from benchmarker.page.page_model import Axis, Page
+    from benchmarker.page.page_model import Axis, Mark, Page
 
 
 MARKS = {"faster": "▲", "better": "▲", "slower": "▼", "worse": "▼", "same": "=", "undecided": "?", "none": "-"}
 """Signs of verdicts, so that they do not differ by colour alone."""
 LONG = 30
 """Tables with more rows scroll in a box of their own, and are laid out when they are scrolled to."""
-SCRIPTS = ("base", "axes", "marks", "figure", "explore", "tables", "page")
+SCRIPTS = ("base", "axes", "marks", "figure", "explore", "icicle", "timeline", "tables", "page")
 """The files of the page's script, in the order in which they are joined: later ones use what earlier ones define."""
 _BREAKS = re.compile(r"\s*[\n\r\t]\s*")
 _CODE = re.compile(r"`([^`]+)`")
@@ -68,9 +69,14 @@ def specification(figure: Figure) -> dict[str, Any]:
         "y": _axis(figure.y, is_log_up(figure)) if figure.y else None,
         "lines": figure.lines,
         "bands": _values(figure.bands),
-        "marks": [{"type": type(mark).__name__.lower(), **_values(mark)} for mark in figure.marks],
+        "marks": [{"type": type(mark).__name__.lower(), **_values(_compact(mark))} for mark in figure.marks],
         "data": data(figure.data),
     }
+
+
+def _compact(mark: Mark) -> Mark | dict[str, Any]:
+    """Return the mark, or of one with very many parts, the same in fewer characters."""
+    return mark.packed() if isinstance(mark, Icicle | Timeline) else mark
 
 
 def _axis(axis: Axis, is_log: bool) -> dict[str, Any]:

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from benchmarker.formatting import count, si
+from benchmarker.page.icicle import Side, icicle, ordered
 from benchmarker.page.page_model import Doubt, Page, Section
+from benchmarker.page.profiled import MOST_DRAWN, drawn_of
 from benchmarker.page.profiles import listing
+from benchmarker.page.timeline import timeline
 from benchmarker.traces.statistics import describe, difference, ops, work
 from benchmarker.traces.summary import inclusive
 
@@ -22,9 +25,11 @@ if TYPE_CHECKING:
 
 def page(traces: Sequence[tuple[Path, Ingested]], title: str | None) -> Page:
     """Return the page of one or more traces; of two, the second is compared with the first."""
-    sections = [_section(f"trace{number}", path, ingested) for number, (path, ingested) in enumerate(traces)]
+    known = ordered((), *(ingested for _, ingested in traces))
+    sides = [Side(path.name, number, ingested) for number, (path, ingested) in enumerate(traces)]
+    sections = [_section(side, known, drawn_of(len(sides))) for side in sides]
     if len(traces) == 2:
-        sections.insert(0, _difference(traces))
+        sections.insert(0, _difference(sides, known))
     doubts = [
         Doubt(f"{path.name}: {text}", f"trace{number}")
         for number, (path, ingested) in enumerate(traces)
@@ -46,7 +51,8 @@ def _headline(trace: Trace) -> str:
     return f"{count(trace.steps, 'step')}; wall {wall}; {devices}: busy {busy} ({trace.busy_share:.0%}), idle {idle}"
 
 
-def _section(key: str, path: Path, ingested: Ingested) -> Section:
+def _section(side: Side, known: Sequence[str], most: tuple[int, int]) -> Section:
+    ingested, key = side.ingested, f"trace{side.series}"
     rows = work(ingested.events)
     tables = {
         "By category": describe(rows, ["category"]),
@@ -54,8 +60,14 @@ def _section(key: str, path: Path, ingested: Ingested) -> Section:
         "Ops": ops(ingested.events),
         "Scopes": _scopes(ingested),
     }
+    nodes, lines = most
+    figures = (
+        icicle(f"{key}-icicle", "Where the time goes", [side], known, nodes),
+        timeline(f"{key}-step", side._replace(name="One step over time"), known, lines),
+    )
     lead = (f"{_headline(ingested.trace)}.",)
-    return Section(key, path.name, lead, tuple(listing(name, table) for name, table in tables.items() if len(table)))
+    listings = (listing(name, table) for name, table in tables.items() if len(table))
+    return Section(key, side.name, lead, (*figures, *listings))
 
 
 def _scopes(ingested: Ingested) -> pd.DataFrame:
@@ -67,11 +79,12 @@ def _scopes(ingested: Ingested) -> pd.DataFrame:
     return made.sort_values("inclusive_ns", ascending=False, kind="stable", ignore_index=True)
 
 
-def _difference(traces: Sequence[tuple[Path, Ingested]]) -> Section:
-    (_, before), (_, after) = traces
+def _difference(sides: Sequence[Side], known: Sequence[str]) -> Section:
+    before, after = (side.ingested for side in sides)
     per_step = bool(before.trace.steps and after.trace.steps)
     steps = (before.trace.steps, after.trace.steps) if per_step else (1, 1)
     table = difference(work(before.events), work(after.events), ["name", "category"], steps)
     lead = f"Busy time of each kernel{' per step' if per_step else ''} in the first trace and in the second. "
     lead += "One profile of each gives no verdict."
-    return Section("difference", "What differs", (lead,), (listing("Kernels", table),))
+    figure = icicle("difference-icicle", "Where the difference is", sides, known, MOST_DRAWN)
+    return Section("difference", "What differs", (lead,), (figure, listing("Kernels", table)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
 
 import numpy as np
 import pandas as pd
@@ -200,7 +201,10 @@ def inclusive(events: pd.DataFrame) -> pd.DataFrame:
     Work outside all scopes has the empty name. Work of the backward pass lies within the scopes of its forward op.
     """
     rows = work(events)
-    chain, names = _chains(events, rows)
+    chain, links = chains(events, rows)
+    names: list[tuple[str, ...]] = [()]
+    for outer, name in links[1:]:
+        names.append(tuple(dict.fromkeys((*names[outer], name))))
     lines = pd.DataFrame({"chain": chain, "phase": rows["phase"].astype(object), "inclusive_ns": rows["busy_ns"]})
     lines = lines.groupby(["chain", "phase"], sort=False)["inclusive_ns"].sum().reset_index()
     lines["scope"] = [names[line] or ("",) for line in lines["chain"]]
@@ -208,18 +212,29 @@ def inclusive(events: pd.DataFrame) -> pd.DataFrame:
     return each.reset_index()
 
 
-def _chains(events: pd.DataFrame, rows: pd.DataFrame) -> tuple[np.ndarray, list[tuple[str, ...]]]:
-    """The scopes around each row: a number per row, and the names for each number, each name once."""
+def chains(events: pd.DataFrame, rows: pd.DataFrame) -> tuple[np.ndarray, list[tuple[int, str]]]:
+    """The scopes around each row, as a number, and for each number, that of the next outer scope and the scope's name.
+
+    Number 0 is no scope; outer scopes have lower numbers.
+    """
+    links: list[tuple[int, str]] = [(0, "")]
+    numbers: dict[tuple[int, str], int] = {}
+
+    def number(outer: int, name: str) -> int:
+        if (outer, name) not in numbers:
+            numbers[outer, name] = len(links)
+            links.append((outer, name))
+        return numbers[outer, name]
+
     opened = (events["kind"] == "scope").to_numpy()
     if not opened.any():  # JAX: the path of the instruction
         texts = rows["scope"].cat.categories
-        return codes(rows["scope"]), [tuple(dict.fromkeys(text.split("/") if text else ())) for text in texts]
+        of_text = [reduce(number, text.split("/"), 0) if text else 0 for text in texts]
+        return np.array(of_text, np.int64)[codes(rows["scope"])], links
     above = inherit(events["parent_id"].to_numpy(), np.where(opened, np.arange(len(events)), -1))
     parent = events["parent_id"].to_numpy()
     outer = np.where(parent >= 0, above[parent], -1).tolist()
     name, texts = codes(events["name"]), events["name"].cat.categories
-    names: list[tuple[str, ...]] = [()]
-    numbers: dict[tuple[int, int], int] = {}
     known = {-1: 0}
     scope, place = np.unique(rows["scope_id"].to_numpy(), return_inverse=True)
     for inner in scope.tolist():
@@ -229,12 +244,8 @@ def _chains(events: pd.DataFrame, rows: pd.DataFrame) -> tuple[np.ndarray, list[
             left.append(row)
             row = outer[row]
         for each in reversed(left):
-            key = known[outer[each]], int(name[each])
-            if key not in numbers:
-                numbers[key] = len(names)
-                names.append(tuple(dict.fromkeys((*names[key[0]], texts[key[1]]))))
-            known[each] = numbers[key]
-    return np.array([known[row] for row in scope.tolist()])[place], names
+            known[each] = number(known[outer[each]], texts[name[each]])
+    return np.array([known[row] for row in scope.tolist()])[place], links
 
 
 def _opened(rows: pd.DataFrame) -> pd.DataFrame:
