@@ -47,7 +47,7 @@ function boxColour(box, colours) {
   if (box.family === "work") return colours.kinds[box.colour];
   if (box.family === "copy") return colours.copy;
   if (box.family === "idle") return colours.idle[box.colour];
-  return mixed(colours.paper, colours.ink, box.colour < 0 ? 0.1 : [0.12, 0.2, 0.32][box.colour]);
+  return mixed(colours.paper, colours.ink, box.colour < 0 ? 0.1 : [0.12, 0.2, 0.32, 0.06][box.colour]);
 }
 
 function timelineColours() {

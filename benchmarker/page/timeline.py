@@ -32,6 +32,7 @@ by so many times the number of rows drawn one by one.
 """
 HOST = {"scope": "scopes", "op": "ops", "runtime": "calls"}
 """The groups of what host threads do, by the kind of the row."""
+OTHER_STEPS = "work of other steps"
 _TEXTS = ("family", "group", "name", "op", "scope")
 _QUOTAS: dict[Family, float] = {"work": 0.55, "idle": 0.2, "host": 0.25}
 """The part of the boxes that each family may have; that of a family without rows falls to the others."""
@@ -72,7 +73,8 @@ def typical_step(ingested: Ingested) -> int | None:
 def _rows(events: pd.DataFrame, step: int | None) -> tuple[pd.DataFrame, int, int]:
     """Return what is drawn of a step, one line for each row and gap, and when the time line begins and ends.
 
-    `time_ns` is the busy time of work, the idle time of a gap, and the own time of any other row.
+    `time_ns` is the busy time of work, the idle time of a gap, and the own time of any other row. What a device ran of
+    other steps meanwhile is a group of its own.
     """
     own = events if step is None else events[events["step"] == step]
     of_work = own.index.isin(work(events).index)
@@ -95,12 +97,34 @@ def _rows(events: pd.DataFrame, step: int | None) -> tuple[pd.DataFrame, int, in
     steps = own[own["kind"] == "step"]
     begin = min([*made["begin"], *steps["ts_ns"]])
     end = max([*made["end"], *(steps["ts_ns"] + steps["dur_ns"])])
+    if step is not None:
+        made = pd.concat([made, _of_others(events, step, begin, end)], ignore_index=True)
     gaps = idle_gaps(events)
     if len(gaps) and step is not None:
         gaps = gaps[gaps["step"] == step]
     if len(gaps):
         made = pd.concat([_waits(gaps, begin), made], ignore_index=True)
     return made, int(min(begin, made["begin"].min())), int(max(end, made["end"].max()))
+
+
+def _of_others(events: pd.DataFrame, step: int, begin: int, end: int) -> pd.DataFrame:
+    """Return a line for each row of a device that belongs to another step and ran between two times, in that time."""
+    until = events["ts_ns"] + events["dur_ns"]
+    meanwhile = (events["step"] != step) & (events["ts_ns"] < end) & (until > begin)
+    rows = events[events["kind"].isin(ON_DEVICE) & meanwhile]
+    first, last = rows["ts_ns"].clip(lower=begin), until[rows.index].clip(upper=end)
+    return pd.DataFrame(
+        {
+            "begin": first,
+            "end": last,
+            "time_ns": last - first,
+            "family": "host",
+            "group": OTHER_STEPS,
+            **{name: rows[name].astype(object) for name in ("device", "track", "name", "op")},
+            "scope": rows["leaf"].astype(object),
+            "hosted": False,
+        }
+    )
 
 
 def _waits(gaps: pd.DataFrame, begin: int) -> pd.DataFrame:
@@ -199,7 +223,8 @@ def _groups(boxes: pd.DataFrame, categories: Sequence[str]) -> tuple[Group, ...]
     present = set(zip(boxes["family"], boxes["group"], strict=True))
     made = [Group(name, "work", colour_of(categories, name)) for name in categories if ("work", name) in present]
     made += [Group("copy", "copy", 0)] * (("copy", "copy") in present)
-    made += [Group(name, "host", at) for at, name in enumerate(HOST.values()) if ("host", name) in present]
+    others = (*HOST.values(), OTHER_STEPS)
+    made += [Group(name, "host", at) for at, name in enumerate(others) if ("host", name) in present]
     return (*made, *(Group(name, "idle", at) for at, name in enumerate(CAUSES) if ("idle", name) in present))
 
 

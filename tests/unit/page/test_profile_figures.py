@@ -242,3 +242,21 @@ def test_a_trace_without_steps_is_drawn_as_a_whole(tmp_path):
     assert timeline("key", Side("", 0, found), (), ALL).caption.startswith("The whole profile, as it marks no steps")
     without = replace(found, events=found.events.assign(step=-1))
     assert typical_step(without) is None
+
+
+def test_what_a_device_ran_of_another_step_is_shown_apart(tmp_path):
+    """Work that step 0 launched ends 5 µs after the begin of step 1."""
+    found = trace(
+        tmp_path,
+        step(0, 0, 40),
+        work((1, 2), (10, 45), "late"),
+        step(1, 40, 70),
+        work((41, 42), (50, 60), "own"),
+    )
+    (line,) = timeline("key", Side("", 0, found), (), ALL).marks
+    assert line.length_ns == 30_000
+    boxes = {line.labels[box.label]: box for box in line.boxes if box.label >= 0}
+    assert boxes["late"][2:5] == (0, 5000, 5000)
+    assert line.groups[boxes["late"].group][:2] == ("work of other steps", "host")
+    assert line.groups[boxes["own"].group].family == "work"
+    assert boxes["late"].lane == boxes["own"].lane
