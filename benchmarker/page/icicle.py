@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from benchmarker.traces.ingest import Ingested
 
 PROFILE, PHASE, SCOPE, OP, KERNEL, REST = range(len(LEVELS))
-LISTED = 30
+LISTED = 20
 """Rows of the data table of a profile's figure; the commands show all."""
 WIDEST_LABEL = 120
 """Longer names are shortened in the middle."""

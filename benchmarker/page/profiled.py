@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 MOST_PROFILES, MOST_TABLES = 20, 6
 MOST_DRAWN = 1_500
 """Most nodes of an icicle, and rows that a time line draws one by one."""
-NODES_ON_PAGE, ROWS_ON_PAGE, OPS_ON_PAGE = 8_000, 4_000, 240
-"""Nodes of all icicles of a page, rows of all its time lines, and lines of all its tables of ops: each about 200 KB."""
+NODES_ON_PAGE, ROWS_ON_PAGE, OPS_ON_PAGE = 6_000, 3_000, 180
+"""Nodes of all icicles of a page, rows of all its time lines, and lines of all its tables of ops: each about 150 KB."""
 
 
 def drawn_of(profiles: int) -> tuple[int, int]:

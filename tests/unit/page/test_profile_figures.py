@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 from support.launched import step, trace, work
 from support.records import make_record
@@ -14,9 +15,11 @@ from benchmarker.library.profiles.timeline import Idle
 from benchmarker.page import profiled as limits
 from benchmarker.page.icicle import Side, icicle
 from benchmarker.page.page_model import Figure
+from benchmarker.page.render import render
 from benchmarker.page.timeline import MOST_LANES, timeline, typical_step
 from benchmarker.page.trace_marks import LEVELS, packed
 from benchmarker.traces.ingest import ingest
+from benchmarker.traces.profile_files import encode
 
 FIXTURES = Path(__file__).parents[2] / "fixtures/traces"
 SHARED = Path(__file__).parents[4] / "shared/traces"
@@ -260,3 +263,20 @@ def test_what_a_device_ran_of_another_step_is_shown_apart(tmp_path):
     assert line.groups[boxes["late"].group][:2] == ("work of other steps", "host")
     assert line.groups[boxes["own"].group].family == "work"
     assert boxes["late"].lane == boxes["own"].lane
+
+
+@pytest.mark.slow
+def test_ten_cases_with_a_profile_of_each_side_fit_into_a_megabyte(page_of, place):
+    folder, found = place([]), [ingest(FIXTURES / name) for name in SMALL[:2]]
+    records = []
+    for number in range(20):
+        case = {"framework": ("one", "two")[number % 2], "params": {"batch_size": 2 ** (number // 2)}}
+        record = make_record(1.0, case=case, design={"case_number": number})
+        of = found[number % 2]
+        (folder / f"{record.trial_id}.events.parquet").write_bytes(encode(of))
+        reasons = {name: reason for name, reason in record.reasons.items() if name != "trace"}
+        profile = {"trace": of.trace, "scopes": of.scopes, "kernels": of.kernels(), "reasons": reasons}
+        records.append(msgspec.structs.replace(record, **profile))
+    made = page_of(place(records))
+    assert (len(figures(made, "Icicle")), len(figures(made, "Timeline"))) == (10, 20)
+    assert len(render(made)) < 1_000_000
