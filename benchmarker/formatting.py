@@ -138,6 +138,17 @@ def duration_text(seconds: float) -> str:
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
 
 
+def share(text: str) -> float:
+    """Return a share written as `2%` or `0.02`; raises ValueError unless it is greater than 0 and less than 1."""
+    try:
+        value = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1:
+        raise ValueError("not a share between 0 and 1: write 2% or 0.02")
+    return value
+
+
 def names_in(text: str) -> list[str]:
     """Return the names in a list separated by commas, each once."""
     return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))

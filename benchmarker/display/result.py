@@ -74,7 +74,7 @@ class Result(ABC):
 
     def __repr__(self) -> str:
         """Return the tables and sentences as text."""
-        return "\n".join(chain.from_iterable(map(_lines, self._printed())))
+        return "\n".join(chain.from_iterable(map(lines, self._printed())))
 
     def _repr_html_(self) -> str:
         """Return the tables and sentences as HTML for a notebook, which needs no network."""
@@ -103,7 +103,7 @@ def html(parts: Iterable[Part]) -> str:
     return "".join(pieces)
 
 
-def _lines(part: Part) -> list[str]:
+def lines(part: Part) -> list[str]:
     """Return the lines of a part; those of a sentence fit a terminal."""
     if isinstance(part, Table):
         return [terminal.text(part).rstrip()]

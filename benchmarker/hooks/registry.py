@@ -248,11 +248,11 @@ def problem(name: str) -> type[Problem]:
 
 
 def lent(
-    functions: Mapping[str, Any], helpers: Mapping[str, Any], framework: str | None
+    functions: Mapping[str, Any], helpers: Mapping[str, Any], framework: str | None, *, any_result: bool = False
 ) -> AbstractContextManager[type[Problem]]:
     """Return the context of a problem whose functions are values of this process; see `lend_functions`."""
     lend: Callable[..., AbstractContextManager[type[Problem]]] = load(["source.py"]).hook.lend_functions
-    return lend(functions=functions, helpers=helpers, framework=framework)
+    return lend(functions=functions, helpers=helpers, framework=framework, any_result=any_result)
 
 
 def implementations(library: Plugin) -> list[Plugin]:

@@ -82,12 +82,13 @@ def write_example(name: str, framework: str) -> str | None:
 
 @hookspec(firstresult=True)
 def lend_functions(
-    functions: Mapping[str, Any], helpers: Mapping[str, Any], framework: str | None
+    functions: Mapping[str, Any], helpers: Mapping[str, Any], framework: str | None, any_result: bool
 ) -> AbstractContextManager[type[Problem]]:
     """Return the context of a problem made from functions of this process, which is afterwards as it was before.
 
     `helpers` are functions with the names and meanings that they have in a file. `framework` is None if the functions
-    show for which it is. Implemented by `source.py`; called for functions that are given as values.
+    show for which it is. With `any_result`, what they return need not be arrays, because whoever gives them checks it.
+    Implemented by `source.py`; called for functions that are given as values.
     """
     raise NotImplementedError
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -26,6 +25,7 @@ from benchmarker.running.run import execute
 from benchmarker.running.trial import not_begun
 from benchmarker.stats.shift import fewest
 from benchmarker.stats.verdict import looks_at
+from benchmarker.worker.launch import inherited
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -116,14 +116,8 @@ class Bench:
         checkouts = [self.checkout(commit) for commit in (one, two)]
         self.listener.say(f"comparing {two} with {one.sha[:12]}")
         packages = {str(each.tree): str(each.packages) for each in checkouts if each.packages}
-        before = os.environ.get(VARIABLE)
-        os.environ[VARIABLE] = json.dumps(packages)
-        try:
+        with inherited(VARIABLE, json.dumps(packages)):
             return Step(one, two, self._compared(one, two, checkouts, answers))
-        finally:
-            os.environ.pop(VARIABLE)
-            if before is not None:
-                os.environ[VARIABLE] = before
 
     def _compared(
         self, one: Commit, two: Commit, checkouts: Sequence[Checkout], answers: Callable[[Comparison], bool]

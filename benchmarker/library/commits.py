@@ -104,6 +104,13 @@ class Repository:
         lines = self._git("log", "--format=%H %s", *words).splitlines()
         return [Commit(sha, subject) for sha, _, subject in (line.partition(" ") for line in lines)]
 
+    def files(self, folder: Path) -> list[Path]:
+        """Return the paths, from the top of the repository, of the files in a folder that git does not ignore."""
+        listed = self._git(
+            "-C", str(folder), "ls-files", "-z", "--full-name", "--cached", "--others", "--exclude-standard"
+        )
+        return [Path(name) for name in listed.split("\0") if name]
+
     def checkout(self, commit: Commit, build: str | None, builds: Path) -> Checkout:
         """Return a commit that is checked out below `builds` and built there by a command of a shell, once.
 
@@ -156,7 +163,7 @@ class Repository:
                 raise
         last = (log.read_text(errors="replace").strip().splitlines() or ["it printed nothing"])[-1]
         if status in NOT_FOUND:
-            raise UserError(f"--build: {one_line(last)}; install what is missing")
+            raise UserError(f"the build: {one_line(last)}; install what is missing")
         if status:
             return f"the build ended with status {status}: {one_line(last)} ({log})"
         changed = self._git("-C", str(made.tree), "status", "--porcelain", "--untracked-files=no")

@@ -24,6 +24,7 @@ from benchmarker.records.machine import Machine, SourceFile
 from benchmarker.records.record import EMULATED, SCHEMA_VERSION, Design, Failure, FailureKind, Record, nulls, reason
 from benchmarker.records.suite import TrialSuite
 from benchmarker.version import __version__
+from benchmarker.worker import perf_tests
 from benchmarker.worker.protocol import Done, Event, Failed, RecordPart, StageBegan, StageEnded
 
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ class RecordBuilder:
             "trial_id": self.process.trial_ids[self.number],
             "trial": self.process.trial,
             "started_at": self.started_at,
-            "command": command_line(case),
+            "command": perf_tests.command(case.problem) or command_line(case),
             "case": case,
             "suite": self.process.suites[self.number] if self.process.suites else None,
             "design": msgspec.structs.replace(

@@ -22,14 +22,14 @@ from benchmarker.api.precision import PRECISIONS
 from benchmarker.api.problem import Support
 from benchmarker.formatting import one_line
 from benchmarker.hooks import registry
-from benchmarker.worker import protocol
+from benchmarker.worker import perf_tests, protocol
 from benchmarker.worker.bench import BATCHES, Bench
 from benchmarker.worker.correctness import TRAINING_STEPS, check
 from benchmarker.worker.parent import Parent, Stages
 from benchmarker.worker.process_group import Group, RankRunner
 from benchmarker.worker.protocol import Events, Task, folder_of, lines
 from benchmarker.worker.serve import serve
-from benchmarker.worker.trial import failures_sent, measure, open_case, survey
+from benchmarker.worker.trial import failures_sent, open_case, survey
 
 
 def main() -> None:
@@ -120,7 +120,7 @@ def _trace(group: Group, stages: Stages) -> bool:
 
 _TASKS: dict[str, Callable[[Task, Events, Parent], None]] = {
     "describe": _describe,
-    "trial": measure,
+    "trial": perf_tests.measure,
     "survey": survey,
     "check": _check,
     "profile": _profile,

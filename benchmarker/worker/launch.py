@@ -67,6 +67,19 @@ def run_worker(
     return worker.ending(timed_out)
 
 
+@contextmanager
+def inherited(name: str, value: str) -> Iterator[None]:
+    """Set an environment variable that workers inherit which are started in the context."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        os.environ.pop(name)
+        if before is not None:
+            os.environ[name] = before
+
+
 def environment_of(case: Case, number: int, environment: Environment) -> Environment:
     """Return the environment of a rank, by its number on this machine.
 

@@ -58,12 +58,12 @@ LOCAL_DIVISOR = 4
 """Its blocks have so many times fewer steps than timed ones; that ranks begin at unlike times matters so much more."""
 
 
-def measure(task: Task, events: Events, parent: Parent) -> None:
-    """Run a trial, or a rank of one; any error is sent as its failure."""
+def measure(task: Task, events: Events, parent: Parent, kind: type[Problem] | None = None) -> None:
+    """Run a trial, or a rank of one; any error is sent as its failure. A problem of no plugin is given as its class."""
     stages = Stages(events)
     groups: list[Group] = []
     with failures_sent(groups, stages):
-        _open(task.cases, groups, stages, lambda case: open_case(task, case, stages, parent))
+        _open(task.cases, groups, stages, lambda case: open_case(task, case, stages, parent, kind=kind))
         rng = random.Random(task.seed)  # noqa: S311 - an order, not a secret
         if groups[0].coordinate(lambda: _measure(groups, stages, rng)):
             events.send(Done())
@@ -120,11 +120,18 @@ def failures_sent(groups: Sequence[Group], stages: Stages) -> Iterator[None]:
         stages.fail(kind, _one_line(error, files), lost_peer=lost_peer, status=status)
 
 
-def open_case(task: Task, case: Case, stages: Stages, parent: Parent, profile_into: Path | None = None) -> Group:
+def open_case(
+    task: Task,
+    case: Case,
+    stages: Stages,
+    parent: Parent,
+    profile_into: Path | None = None,
+    kind: type[Problem] | None = None,
+) -> Group:
     """Open a case in this process, which is a rank of its process group."""
     channel = _channel(task, case, stages, parent)
     parent.waits = channel.waits
-    bench = Bench(case, profile_into, channel if case.ranks > 1 and not case.independent else None)
+    bench = Bench(case, profile_into, channel if case.ranks > 1 and not case.independent else None, kind)
     parent.synchronize = getattr(bench.framework.synchronize, "__code__", None)
     return Group(bench, channel, stages, SamplerClient(task.sensors))
 

@@ -36,6 +36,7 @@ LAYERS = [
     "page",
     "display",
     "library",
+    "testing",
     "cli",
 ]
 """Packages of the core by stage; each imports only itself and what stands before it."""

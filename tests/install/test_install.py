@@ -149,6 +149,7 @@ SERVED = {
         archive add a --to=kept
         query kept 'SELECT count(*) FROM blocks'
         profile sql jax-dp.xplane.pb.gz 'SELECT count(*) FROM events'""",
+    "pytest": "list",  # a test below measures with it
     "transformers": f"""run --framework=torch --problem=transformers --config=gpt2.json --seq-len=8 {SHORT}
         list libraries""",
     "diffusers": f"run --framework=torch --problem=diffusers {UNET_1D} {SHORT}",
@@ -268,6 +269,17 @@ def test_an_extra_alone_is_enough_for_what_it_serves(installed, extra):
     with openai() as server:
         environment.succeed(SERVED[extra].replace("URL", server.url))
     assert f"framework-benchmarker[{extra}] @" not in environment.run("power").stdout
+
+
+def test_the_plugin_measures_a_test_that_makes_errors_of_warnings(installed):
+    environment = installed("pytest")
+    (environment.work / "test_sum.py").write_text("def test_sum(measure):\n    assert measure(sum, [1, 2]) == 3\n")
+    words = ["-m", "pytest", "-W", "error", "-o", "filterwarnings=error", "--benchmarker=run", "--benchmarker-trials=1"]
+    done = subprocess.run(
+        [environment.python, *words], cwd=environment.work, env=environment.variables, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "test_sum.py:test_sum" in done.stdout
 
 
 def test_nvidia_reads_the_driver(fresh, wheel):

@@ -15,7 +15,7 @@ from click.shell_completion import CompletionItem
 from benchmarker.api.errors import UserError
 from benchmarker.api.fields import LARGEST
 from benchmarker.files.toml import assigned
-from benchmarker.formatting import EXAMPLES_OF_DURATIONS, duration_s
+from benchmarker.formatting import EXAMPLES_OF_DURATIONS, duration_s, share
 from benchmarker.hooks import registry
 from benchmarker.hooks.parameters import values_of
 
@@ -63,12 +63,9 @@ class Share(click.ParamType):  # type: ignore[type-arg]  # generic since click 8
         if isinstance(value, float):
             return value
         try:
-            share = float(value[:-1]) / 100 if value.endswith("%") else float(value)
-        except ValueError:
-            share = 0.0
-        if not 0 < share < 1:
-            raise RefusedValue(value, "not a share between 0 and 1: write 2% or 0.02", param, ctx)
-        return share
+            return share(value)
+        except ValueError as error:
+            raise RefusedValue(value, str(error), param, ctx) from None
 
 
 class Number(click.FloatRange):

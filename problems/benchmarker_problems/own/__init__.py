@@ -11,7 +11,6 @@ import json
 import math
 import os
 import random
-import site
 import sys
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
@@ -24,7 +23,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import FUNCTION, PRECISIONS, Cost, Data, Mode, Problem, Source, UserError, Work, hookimpl
+from benchmarker import FUNCTION, PRECISIONS, Cost, Data, Mode, Problem, Source, UserError, Work, hookimpl, put_first
 from benchmarker_problems.own import arguments
 from benchmarker_problems.own.code import GIVEN, ITEM_SIZE, SEED, Code, PythonFile, read
 from benchmarker_problems.own.example import FRAMEWORKS, SOFTMAX
@@ -32,6 +31,9 @@ from benchmarker_problems.own.example import FRAMEWORKS, SOFTMAX
 
 class Foreign(Problem):
     """A function or model of which only the process that runs it knows the work and the right results."""
+
+    any_result: ClassVar[bool] = False
+    """Whether results need not be arrays, because whoever calls the function checks them."""
 
     @property
     @abstractmethod
@@ -195,10 +197,7 @@ def _add_packages(path: Path) -> None:
     """
     for tree, packages in json.loads(os.environ.get("BENCHMARKER_SITES", "{}")).items():
         if path.is_relative_to(tree):
-            known, finders = sys.path[:], sys.meta_path[:]
-            site.addsitedir(packages)
-            sys.path[:] = [*(each for each in sys.path if each not in known), *known]
-            sys.meta_path[:] = [*(each for each in sys.meta_path if each not in finders), *finders]
+            put_first(packages)
 
 
 @hookimpl
@@ -209,12 +208,12 @@ def define_problem(name: str, path: Path) -> type[Problem]:
 
 @hookimpl
 def lend_functions(
-    functions: Mapping[str, Any], helpers: Mapping[str, Any], framework: str | None
+    functions: Mapping[str, Any], helpers: Mapping[str, Any], framework: str | None, any_result: bool
 ) -> AbstractContextManager[type[Problem]]:
     """Return the context of a problem of functions that are given as values."""
     from benchmarker_problems.own.values import lent
 
-    return lent(functions, helpers, framework)
+    return lent(functions, helpers, framework, any_result=any_result)
 
 
 def problem_of(code: Code, base: type[Own], **attributes: Any) -> type[Problem]:

@@ -51,13 +51,16 @@ class Given(Own):
 
 
 @contextmanager
-def lent(functions: Mapping[str, Any], helpers: Mapping[str, Any], framework: str | None) -> Iterator[type[Problem]]:
+def lent(
+    functions: Mapping[str, Any], helpers: Mapping[str, Any], framework: str | None, *, any_result: bool
+) -> Iterator[type[Problem]]:
     """Give the problem of some functions; afterwards, random numbers and frameworks go on as they would have done."""
     values = {**functions, **helpers}
     code = _code(functions, helpers, framework)
     files = frozenset(found.co_filename for value in values.values() if (found := _code_object(value)))
     with _unchanged():
-        yield problem_of(code, Given, module=SimpleNamespace(**values), code_files=files)
+        module = SimpleNamespace(**values)
+        yield problem_of(code, Given, module=module, code_files=files, any_result=any_result)
 
 
 def _code(functions: Mapping[str, Any], helpers: Mapping[str, Any], framework: str | None) -> Code:

@@ -1,0 +1,1 @@
+"""Perf tests in the test suites of other projects."""
