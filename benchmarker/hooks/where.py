@@ -6,7 +6,7 @@ A condition is NAME=VALUE[,VALUE...] of a factor, or SQL over the columns of `tr
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -93,11 +93,23 @@ class Conditions:
     def _sql(self) -> list[str]:
         return [f"({word})" for word in self.words if word not in self._factors]
 
-    def places(self, trials: ds.Dataset) -> pa.Table:
-        """Return the places of the trials of an archive that may fit; raises `UserError` if a condition is wrong."""
-        conditions = " AND ".join(["true", *self._sql, *filter(None, map(_as_sql, self._factors))])
-        _, rows = _over(trials, f"SELECT part, row FROM records WHERE {conditions}")  # noqa: S608 - it only reads
-        return pa.table({"part": [part for part, _ in rows], "row": [row for _, row in rows]})
+    def places(self, parts: Sequence[Path]) -> archive_rows.Places:
+        """Return the trials that may fit of parts of an archive; raises `UserError` if a condition is wrong."""
+        fitting: dict[Path, list[int]] = {}
+        if self._sql and parts:
+            named = {part.stem: part for part in parts}
+            places = f"SELECT part, row FROM records WHERE {' AND '.join(self._sql)} ORDER BY row"  # noqa: S608 - it only reads
+            for part, row in _over(archive_rows.dataset(parts), places)[1]:
+                fitting.setdefault(named[part], []).append(row)
+        if not self._factors:
+            return fitting
+        wanted = [(name, values) for name, values in map(wanted_of, self._factors) if name != SIDE]  # of no trial
+        found = archive_rows.places(
+            [*fitting] if self._sql else parts, lambda factors: all(_has(factors, *each) for each in wanted)
+        )
+        if not self._sql:
+            return found
+        return {part: sorted({*rows} & {*fitting[part]}) for part, rows in found.items()}
 
     def fitting(self, several: Sequence[tuple[str, Sequence[Record]]]) -> list[list[Record]]:
         """Return the records of each side that fit.
@@ -121,16 +133,11 @@ class Conditions:
         return [[record for record in of if next(keep)] for _, of in several]
 
 
-def _as_sql(word: str) -> str | None:
-    """Return NAME=VALUE[,VALUE...] as a condition on factors as text; None if it is on the side, which is none."""
-    name, values = wanted_of(word)
-    if name == SIDE:
-        return None
-    factor = f"(factors ->> {_quoted(name)})"
-    numbers = [value for value in values if _NUMBER.fullmatch(value)]  # 1 and 1.0 are the same
-    same = f" OR TRY_CAST({factor} AS DOUBLE) IN ({', '.join(numbers)})" if numbers else ""
-    return f"({factor} IN ({', '.join(map(_quoted, values))}){same})"
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+def _has(factors: Mapping[str, str], name: str, values: Sequence[str]) -> bool:
+    """Whether a factor is one of several values, of which 1 and 1.0 are the same."""
+    value = factors.get(name)
+    if value is None or value in values:
+        return value is not None
+    return bool(_NUMBER.fullmatch(value)) and float(value) in {
+        float(each) for each in values if _NUMBER.fullmatch(each)
+    }

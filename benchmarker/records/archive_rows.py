@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
+from itertools import accumulate
 from pathlib import Path
 from statistics import median
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import msgspec.inspect as types
+import numpy as np
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from msgspec import Struct
 
@@ -24,13 +27,17 @@ from benchmarker.records.factors import factors_of, text
 from benchmarker.records.profile import Kernel, Scope
 from benchmarker.records.record import Record
 
-GROUP = 256
-"""Rows of a row group: the least that is read to get a record."""
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
+
+GROUP = 1024
+"""Rows of a row group: that of a record is read up to it; more and smaller groups cost every other question time."""
+_AT_ONCE = 64
+"""Rows with their records that are in memory together."""
+_MOST_KNOWN = 1 << 14
+"""Different factors of trials of which it is kept whether they fit."""
 DIGITS = 16
 """Digits of the digest by which a case is known."""
-_CHECKED = ds.ParquetFileFormat(
-    default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
-)
 _TRIES = 5
 """How often reading begins again because parts were merged meanwhile."""
 _T = TypeVar("_T")
@@ -199,7 +206,38 @@ def placed(table: str, rows: pa.Table) -> pa.Table:
 
 def dataset(paths: Sequence[Path], table: str = archive.TRIALS) -> ds.Dataset:
     """Return these parts of a table as a dataset that checks what it reads against the checksums of its pages."""
-    return ds.dataset([str(path) for path in paths], format=_CHECKED, schema=SCHEMAS[table])
+    import pyarrow.dataset as ds  # imports pandas, which takes as long as many a question
+
+    options = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+    checked = ds.ParquetFileFormat(default_fragment_scan_options=options)
+    return ds.dataset([str(path) for path in paths], format=checked, schema=SCHEMAS[table])
+
+
+Places = Mapping[Path, Sequence[int]]
+"""Rows of parts, by their numbers, in order."""
+
+
+def places(paths: Iterable[Path], fits: Callable[[Mapping[str, str]], bool]) -> Places:
+    """Return the trials of parts whose factors and environment fit; those that are the same are asked about once."""
+
+    @lru_cache(_MOST_KNOWN)
+    def is_wanted(factors: str) -> bool:
+        return fits(msgspec.json.decode(factors, type=dict[str, str]))
+
+    found: dict[Path, list[int]] = {}
+    for path in paths:
+        with pq.ParquetFile(path, read_dictionary=["factors"], page_checksum_verification=True) as file:
+            chunks = file.read(["factors"], use_threads=False)["factors"].chunks
+        rows: list[int] = []
+        try:
+            for start, chunk in zip(accumulate(map(len, chunks), initial=0), chunks, strict=False):
+                wanted = np.array([is_wanted(each) for each in chunk.dictionary.to_pylist()], bool)
+                rows += (start + np.flatnonzero(wanted[np.from_dlpack(chunk.indices)])).tolist()
+        except msgspec.DecodeError as error:
+            raise UnreadableError(f"{path}: factors: {error}") from error
+        if rows:
+            found[path] = rows
+    return found
 
 
 def over(path: Path, table: str, ask: Callable[[list[Path]], _T]) -> tuple[_T, list[Fault]]:
@@ -226,7 +264,7 @@ def damage(part: Path) -> Fault | None:
     """Return what is wrong with a part, read whole; None if nothing is, or if it has been merged into another."""
     try:
         with pq.ParquetFile(part, page_checksum_verification=True) as file:
-            for _ in file.iter_batches(GROUP):
+            for _ in file.iter_batches(_AT_ONCE):
                 pass
     except FileNotFoundError:
         return None
@@ -241,20 +279,16 @@ Contents = tuple[list[tuple[Path, bytes]], list[Fault]]
 """Contents of files with their paths, and every fault."""
 
 
-def contents(path: Path, rows: Callable[[ds.Dataset], pa.Table] | None = None) -> Contents:
+def contents(path: Path, wanted: Callable[[Sequence[Path]], Places] | None = None) -> Contents:
     """Return the content of each record of an archive, with the path that names it, and every fault.
 
-    `rows` returns the places (`part` and `row`) of the wanted ones; without it, they are all wanted.
+    `wanted` returns which trials of parts are; without it, all are.
     """
 
     def ask(parts: list[Path]) -> list[tuple[Path, bytes | Fault]]:
-        if rows is None:
+        if wanted is None:
             return [each for part in parts for each in _of_part(part, None)]
-        named = {part.stem: part for part in parts}
-        wanted: dict[str, list[int]] = {}
-        for place in rows(dataset(parts)).to_pylist() if parts else ():
-            wanted.setdefault(place["part"], []).append(place["row"])
-        return [each for name, of in sorted(wanted.items()) for each in _of_part(named[name], of)]
+        return [each for part, rows in sorted(wanted(parts).items()) for each in _of_part(part, rows)]
 
     read, faults = over(path, archive.TRIALS, ask)
     good, wrong = _divided(read)
@@ -283,23 +317,32 @@ def _divided(read: Iterable[tuple[Path, bytes | Fault]]) -> Contents:
 
 
 def _of_part(part: Path, rows: Sequence[int] | None) -> Iterator[tuple[Path, bytes | Fault]]:
-    """Yield the content of some records of a part, or of all, with the path that names it."""
-    columns = ["trial_id", "sha256", "record"]
+    """Yield the content of some records of a part, in order, or of all, with the path that names it."""
     with pq.ParquetFile(part, page_checksum_verification=True) as file:
-        by_group: dict[int, list[int] | None] = {}
-        if rows is None:
-            by_group = dict.fromkeys(range(file.num_row_groups))
-        else:
-            of_group: dict[int, list[int]] = {}
-            for row in sorted(rows):
-                of_group.setdefault(row // GROUP, []).append(row % GROUP)
-            by_group |= of_group
-        for group, places in by_group.items():
-            read = file.read_row_group(group, columns=columns)
-            for each in (read if places is None else read.take(places)).to_pylist():
+        wanted = range(file.metadata.num_rows) if rows is None else rows
+        sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
+        for group, start in enumerate(accumulate(sizes[:-1], initial=0)):
+            for each in _of_group(file, group, _within(wanted, start, sizes[group])):
                 path, content = part / each["trial_id"], each["record"].encode()
                 right = hashlib.sha256(content).hexdigest() == each["sha256"]
                 yield path, content if right else Fault(path, "changed: its SHA-256 is not that of when it was added")
+
+
+def _of_group(file: pq.ParquetFile, group: int, rows: Sequence[int]) -> Iterator[Mapping[str, Any]]:
+    """Yield some rows of a row group, which is read up to the last of them."""
+    if not rows:
+        return
+    columns = ["trial_id", "sha256", "record"]
+    batches = file.iter_batches(_AT_ONCE, row_groups=[group], columns=columns, use_threads=False)
+    for start, batch in zip(range(0, rows[-1] + 1, _AT_ONCE), batches, strict=False):
+        for row in _within(rows, start, len(batch)):
+            yield {name: batch[name][row].as_py() for name in columns}
+
+
+def _within(rows: Sequence[int], start: int, size: int) -> list[int]:
+    """Return those of sorted rows that are among so many from `start` on, counted from there."""
+    ends = bisect_left(rows, start), bisect_left(rows, start + size)
+    return [row - start for row in rows[slice(*ends)]]
 
 
 def run_files(path: Path, name: str) -> Contents:
@@ -308,7 +351,9 @@ def run_files(path: Path, name: str) -> Contents:
     def ask(parts: list[Path]) -> list[dict[str, Any]]:
         if not parts:
             return []
-        wanted = dataset(parts, archive.RUNS).to_table(["run_id", "content"], filter=ds.field("name") == name)
+        import pyarrow.compute as pc
+
+        wanted = dataset(parts, archive.RUNS).to_table(["run_id", "content"], filter=pc.field("name") == name)
         rows: list[dict[str, Any]] = wanted.to_pylist()
         return rows
 

@@ -53,8 +53,7 @@ from benchmarker.records.record import Record
 from benchmarker.records.suite import PlannedSuite
 
 if TYPE_CHECKING:
-    from pyarrow import Table
-    from pyarrow.dataset import Dataset
+    from benchmarker.records.archive_rows import Places
 
 PLAN = "plan.json"
 CEILINGS = "ceilings.json"
@@ -284,8 +283,8 @@ def done(path: Path, plan: Plan) -> dict[PlannedTrial, Record]:
 class Where(Protocol):
     """A condition that selects records."""
 
-    def places(self, trials: Dataset) -> Table:
-        """Return the places (`part` and `row`) of the trials of an archive that may fit."""
+    def places(self, parts: Sequence[Path]) -> Places:
+        """Return the trials that may fit of parts of an archive."""
 
     def fitting(self, several: Sequence[tuple[str, Sequence[Record]]]) -> list[list[Record]]:
         """Return the records of each side that fit; sides are given with their names."""
