@@ -7,18 +7,25 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
+from benchmarker.api.errors import UserError
 from benchmarker.files.atomic import as_json
 from benchmarker.formatting import clean
+from benchmarker.page import plots
 from benchmarker.tables import terminal
 from benchmarker.tables.formats import html_table
 from benchmarker.tables.table import Table
 
 if TYPE_CHECKING:
+    from os import PathLike
+
     import pandas as pd
+
+    from benchmarker.page.page_model import Figure
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +50,8 @@ class Result(ABC):
 
     most: ClassVar[int] = 0
     """Rows that are printed of a table that has an order; 0: all."""
+    drawn: ClassVar[int] = 2
+    """Figures that a notebook shows, the first ones."""
 
     @property
     @abstractmethod
@@ -76,9 +85,31 @@ class Result(ABC):
         """Return the tables and sentences as text."""
         return "\n".join(chain.from_iterable(map(lines, self._printed())))
 
+    @property
+    def figures(self) -> Sequence[Figure]:
+        """The figures of these values, as the page of a report has them."""
+        return ()
+
+    def save_figure(self, path: str | PathLike[str], key: str = "") -> str:
+        """Write the figure with this key as .svg, .pdf or .png, and its data beside it as .csv.
+
+        It is as wide as a column of a paper, 3.5 inches. Returns the names of the files, and the caption. Raises
+        `UserError` if there is no such figure, if there are several and no key is given, if a file cannot be written,
+        or if the extra `plot` is missing.
+        """
+        chosen = [figure for figure in self.figures if key in ("", figure.key)]
+        if len(chosen) != 1:
+            known = ", ".join(figure.key for figure in self.figures) or "none, as nothing has values to draw"
+            raise UserError(f"{f'no figure is named {key!r}' if key else 'name one figure'}; there are: {known}")
+        return plots.save(chosen[0], Path(path))
+
     def _repr_html_(self) -> str:
-        """Return the tables and sentences as HTML for a notebook, which needs no network."""
-        return html(self._printed())
+        """Return the tables, sentences and figures as HTML for a notebook, which needs no network."""
+        try:
+            drawn = "".join(map(plots.inline, self.figures[: self.drawn]))
+        except UserError as error:
+            drawn = f"<p>{escape(clean(str(error)))}</p>\n"
+        return html(self._printed()) + drawn
 
     def _printed(self) -> Iterator[Part]:
         """Yield the tables, with their first rows, the sentences and the notes."""

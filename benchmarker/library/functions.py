@@ -17,7 +17,6 @@ from benchmarker.comparing import matching
 from benchmarker.comparing.judge import compare as compare_matches
 from benchmarker.display.records import cases_output
 from benchmarker.display.result import Part, Text
-from benchmarker.display.strips import strips
 from benchmarker.hooks import parameters, registry
 from benchmarker.hooks.cases import Cases
 from benchmarker.hooks.metrics import load_metrics, refuse_unknown
@@ -27,7 +26,7 @@ from benchmarker.library.judging import Design, Verdicts, judged, pairs_of, rule
 from benchmarker.library.measuring import description_of, run
 from benchmarker.library.progress import listener_of
 from benchmarker.planning import factors
-from benchmarker.records.factors import SOURCE, varying
+from benchmarker.records.factors import SOURCE
 from benchmarker.records.sides import Side
 from benchmarker.stats.verdict import LOOKS
 
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from benchmarker.comparing.matching import Match
     from benchmarker.comparing.results import Family, Rules
     from benchmarker.library.progress import Progress
     from benchmarker.records.record import Record
@@ -78,19 +78,6 @@ class FunctionResults(Verdicts):
     def to_pandas(self) -> pd.DataFrame:
         """Return a row for each comparison, or for each record if nothing is compared."""
         return super().to_pandas() if self.family.comparisons else frame_of(self.records, load_metrics())
-
-    def _repr_html_(self) -> str:
-        """Return the tables and sentences, and a plot of the timed blocks."""
-        rows = [
-            (f"{one.factors[FUNCTION]} {self._options(one.records[0])}", str(one.factors[FUNCTION]), one.records)
-            for one in Cases.of(self.records)
-        ]
-        return super()._repr_html_() + strips(rows)
-
-    def _options(self, record: Record) -> str:
-        """Return the options of a record that differ between records."""
-        varied = varying([one.case.params for one in self.records])
-        return " ".join(f"{name}={record.case.params[name]}" for name in varied if name != FUNCTION)
 
 
 def ab(
@@ -207,7 +194,10 @@ def _of_functions(
 
     def results() -> FunctionResults:
         reasons = "; ".join(dict.fromkeys(ended))
-        return FunctionResults(_family(records, rules), records=records, path=folder, ended=reasons, fresh=not is_here)
+        family, matches = _judged(records, rules)
+        return FunctionResults(
+            family, None, matches, (), records, path=folder, ended=reasons, rules=rules, fresh=not is_here
+        )
 
     try:
         if fresh is False or isinstance(sources, str):
@@ -290,7 +280,7 @@ def _sources(functions: Sequence[Function], helpers: Mapping[str, Function]) -> 
     return sources
 
 
-def _family(records: Sequence[Record], rules: Rules) -> Family:
+def _judged(records: Sequence[Record], rules: Rules) -> tuple[Family, list[Match]]:
     """Judge the cases of all functions against those of the first."""
     derive = load_metrics()
     refuse_unknown([rules.metric], records, derive)
@@ -309,4 +299,4 @@ def _family(records: Sequence[Record], rules: Rules) -> Family:
     matches = [
         replace(match, baseline=called(match.baseline), contender=called(match.contender)) for match in made.matches
     ]
-    return compare_matches(matches, rules, derive, made.unmatched, made.notes, made.shared)
+    return compare_matches(matches, rules, derive, made.unmatched, made.notes, made.shared), matches

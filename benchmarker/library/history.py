@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from benchmarker.comparing.results import Comparison
     from benchmarker.files.atomic import Fault
     from benchmarker.library.progress import Progress
+    from benchmarker.page.page_model import Figure, Page
     from benchmarker.records.record import Record
     from benchmarker.running.context import Listener
 
@@ -73,12 +74,23 @@ class History(Result):
         yield from history_output(self.series, self.by, wide=False)
 
     @cached_property
+    def page(self) -> Page:
+        """The content of the page."""
+        from benchmarker.page.history import page
+
+        return page(self.series, DATE if self.by in (HOST, NODE) else self.by)
+
+    @property
+    def figures(self) -> Sequence[Figure]:
+        """All cases at once, if there are several, and each case."""
+        return self.page.figures
+
+    @cached_property
     def html(self) -> bytes:
         """The page as one file of HTML that needs no network; raises `UserError` if the extra `report` is missing."""
         with needing("report", "a page"):
-            from benchmarker.page.history import page
             from benchmarker.page.render import render
-        return render(page(self.series, DATE if self.by in (HOST, NODE) else self.by))
+        return render(self.page)
 
     def save(self, path: str | PathLike[str] = "history.html") -> None:
         """Write the page to a file, whole or not at all; raises `UserError` if its name is none of a page."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from benchmarker.comparing.judge import AfterRound
     from benchmarker.comparing.matching import Match
     from benchmarker.files.atomic import Fault
+    from benchmarker.hooks.metrics import Derive
+    from benchmarker.page.page_model import Figure
     from benchmarker.records.record import Record
     from benchmarker.running.context import Listener
 
@@ -54,7 +57,7 @@ class Verdicts(Result):
 
     `records` are those of a run of `ab`, which has its folder as `path` and says in `ended` why it ended; there are
     none of `compare`. `classical` are statistics of all timed blocks, where no test is possible or they are asked for.
-    `faults` are the files that could not be read.
+    `faults` are the files that could not be read. `rules` and `derive` are what was compared.
     """
 
     family: Family
@@ -64,6 +67,8 @@ class Verdicts(Result):
     records: Sequence[Record] = ()
     path: Path | None = None
     ended: str = ""
+    rules: Rules = field(default_factory=Rules)
+    derive: Derive = field(default_factory=load_metrics)
 
     @property
     def verdict(self) -> Verdict:
@@ -77,6 +82,19 @@ class Verdicts(Result):
         """The comparisons."""
         of_run = {"ended": self.ended, "records": str(self.path)} if self.path else {}
         return {"family": self.family, **({} if self.classical is None else {"classical": self.classical}), **of_run}
+
+    @cached_property
+    def figures(self) -> Sequence[Figure]:
+        """The ratios with their intervals, and the step times; none of scopes and kernels."""
+        from benchmarker.page.assemble import main_figures
+        from benchmarker.page.study import Study
+
+        if self.rules.level != "trial":
+            return ()
+        sides = [side for match in self.matches for side in (match.baseline, match.contender)]
+        records = self.records or [record for side in sides for record in side.records]
+        family = self.family if self.matches else None
+        return main_figures(Study([("", records)], self.matches, family, self.derive, self.rules))
 
     def parts(self) -> Iterator[Part]:
         """Yield the verdicts in words and as a table."""
@@ -210,7 +228,7 @@ def judged(
         records = execute(folder, listener, allocation, referee)
     made = matching.within(records)
     family = compare_matches(made.matches, rules, derive, not_compared, shared=made.shared)
-    return Verdicts(family, None, made.matches, (), records, folder.path, referee.ended)
+    return Verdicts(family, None, made.matches, (), records, folder.path, referee.ended, rules, derive)
 
 
 def compare(
@@ -280,4 +298,4 @@ def compare(
         level == "trial" and any(comparison.method == "none" for comparison in family.comparisons)
     )
     tables = [table for match in made.matches if (table := classical(match))] if described else None
-    return Verdicts(family, tables, made.matches, faults)
+    return Verdicts(family, tables, made.matches, faults, rules=rules, derive=derive)

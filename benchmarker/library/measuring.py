@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from benchmarker.api.launcher import Allocation
     from benchmarker.hooks.metrics import Derive
     from benchmarker.library.progress import Progress
+    from benchmarker.page.page_model import Figure
     from benchmarker.records.plan import Plan
     from benchmarker.records.record import DesignKind, Record
     from benchmarker.running.context import Listener
@@ -53,6 +54,14 @@ class Measured(Result):
     def data(self) -> Iterator[dict[str, Any]]:
         """Each record with its metrics."""
         return (as_plain(record, self.derive(record)) for record in self.records)
+
+    @cached_property
+    def figures(self) -> Sequence[Figure]:
+        """The step times of the cases."""
+        from benchmarker.page.assemble import main_figures
+        from benchmarker.page.study import Study
+
+        return main_figures(Study([(str(self.path), self.records)], (), None, self.derive))
 
     def parts(self) -> Iterator[Part]:
         """Yield a table of the cases, and what was left out."""

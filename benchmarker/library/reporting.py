@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 from benchmarker.api.errors import UserError
 from benchmarker.display.result import Part, Result, Text
 from benchmarker.files import atomic
+from benchmarker.formatting import clean, si
 from benchmarker.hooks.metrics import load_metrics, refuse_unknown
 from benchmarker.hooks.registry import needing
 from benchmarker.library.judging import rules_of
 from benchmarker.library.results import paths, refuse_empty, traces_among, warn_of
+from benchmarker.page import plots
 from benchmarker.page.page_model import Page, plain
 from benchmarker.procurement.score import THROUGHPUT
 from benchmarker.records import store
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     from benchmarker.comparing.results import Family
     from benchmarker.files.atomic import Fault
+    from benchmarker.page.page_model import Figure
     from benchmarker.records.load import Load
     from benchmarker.records.record import Record
 
@@ -70,6 +73,11 @@ class Report(Result):
         """Write the page to a file, whole or not at all; raises `UserError` if its name is none of a page."""
         atomic.save(page_path(path), self.html)
 
+    @property
+    def figures(self) -> Sequence[Figure]:
+        """The figures of the page."""
+        return self.page.figures
+
     def to_pandas(self) -> pd.DataFrame:
         """Return a row for each trial; raises `UserError` of traces and loads, which have none."""
         from benchmarker.library.frames import frame_of
@@ -84,6 +92,35 @@ def page_path(path: str | PathLike[str]) -> Path:
     if (made := Path(path)).suffix.lower() not in ENDINGS:
         raise UserError(f"{made}: the name of a report must end in {' or '.join(ENDINGS)}")
     return made
+
+
+def output_path(path: Path) -> Path:
+    """Return the path of a page or of a figure; raises `UserError` if it ends otherwise, or if its extra is missing."""
+    if path.suffix.lower() in plots.FORMATS:
+        with needing("plot", "a figure"):
+            import benchmarker.page.drawing
+        return path
+    if path.suffix.lower() not in ENDINGS:
+        raise UserError(
+            f"{path}: the name of a report must end in {' or '.join(ENDINGS)}, that of a figure in "
+            f"{', '.join(plots.FORMATS)}"
+        )
+    with needing("report", "a page"):
+        import benchmarker.page.render  # noqa: F401
+    return path
+
+
+def write_page(page: Page, path: Path) -> str:
+    """Write a page, or its first figure if the file is one of a figure; return what was written."""
+    if path.suffix.lower() in plots.FORMATS:
+        if not page.figures:
+            raise UserError("there is nothing to draw")
+        return plots.save(page.figures[0], path)
+    from benchmarker.page.render import render
+
+    content = render(page)
+    atomic.save(path, content)
+    return f"page: {clean(str(path))} ({si(len(content), 'B')})"
 
 
 def report(

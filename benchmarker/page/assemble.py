@@ -10,7 +10,7 @@ from benchmarker.page.environment import environment
 from benchmarker.page.faults import faults
 from benchmarker.page.measured import measured
 from benchmarker.page.over_time import over_time
-from benchmarker.page.page_model import Page, Section
+from benchmarker.page.page_model import Figure, Page, Section, figures_of
 from benchmarker.page.power import time_series
 from benchmarker.page.profiled import profiled
 from benchmarker.page.profiles import kernels
@@ -86,6 +86,11 @@ def page(study: Study) -> tuple[Page, list[str]]:
         tuple(each for each in found if each),
     )
     return made, unread
+
+
+def main_figures(study: Study) -> list[Figure]:
+    """Return the figures of the verdicts, if there are any, and of the step times."""
+    return figures_of([verdicts(study), times(study)])
 
 
 def method(study: Study) -> Section:

@@ -204,6 +204,12 @@ class Section:
     commands: tuple[str, ...] = ()
 
 
+def figures_of(sections: Iterable[Section | None]) -> list[Figure]:
+    """Return the figures of sections, in order, without icicles and time lines, which are only on the page."""
+    parts = [part for each in sections if each for part in each.parts if isinstance(part, Figure)]
+    return [part for part in parts if not isinstance(part.marks[0], Icicle | Timeline)]
+
+
 @dataclass(frozen=True, slots=True)
 class Card:
     """An answer at the top of the page: the verdict, a sentence with its subject, the figure, and what it means."""
@@ -236,6 +242,11 @@ class Page:
         "No trial failed or is missing, none is known to have been disturbed, and no difference between the sides was "
         "found."
     )
+
+    @property
+    def figures(self) -> list[Figure]:
+        """The figures of all sections that can be drawn alone, in order."""
+        return figures_of(self.sections)
 
 
 def plain(part: Any) -> Any:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarker.formatting import si
 from benchmarker.page.page_model import Axis, Figure, Points, Section
 from benchmarker.tables.table import Cell, Column, Table
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from benchmarker.page.study import Group, Study
-    from benchmarker.records.factors import Value
     from benchmarker.roofline.model import Level, Roofline, RooflinePoint
     from benchmarker.roofline.roofs import Roof
 
@@ -26,14 +27,30 @@ WHOLE = ("step", "phase")
 ROOF = 7
 
 
+class Modelled(NamedTuple):
+    """A roofline with the name of its configuration, its phase of text generation, and the number of its side.
+
+    The phase is empty if there is none, and the side is None if configurations have colours of their own.
+    """
+
+    label: str
+    roofline: Roofline
+    phase: str = ""
+    side: int | None = None
+
+
 def roofs(study: Study) -> Section | None:
     """Return the rooflines, or why there are none."""
-    found, lacking = study.rooflines
+    rooflines, lacking = study.rooflines
     without = [f"No roofline: {reason}." for reason in lacking]
-    figure = _figure(study, found) if any(_drawable(each) for _, each in found) else None
+    several = len(study.sides) > 1
+    found = [
+        Modelled(group.label, each, _phase_of(group), group.series if several else None) for group, each in rooflines
+    ]
+    figure = roofs_figure(found)
     if figure is None:
         return Section("roofline", "Roofline", tuple(without[:MOST_SENTENCES])) if without else None
-    lead = [_sentence(group.label, each.points[0]) for group, each in found[:MOST_SENTENCES] if each.points]
+    lead = [_sentence(each.label, each.roofline.points[0]) for each in found[:MOST_SENTENCES] if each.roofline.points]
     return Section("roofline", "Roofline", (*lead, *without[:MOST_SENTENCES]), (figure,))
 
 
@@ -46,28 +63,30 @@ def _drawable(found: Roofline) -> list[RooflinePoint]:
     return [each for each in found.points if each.flops]
 
 
-def _figure(study: Study, found: list[tuple[Group, Roofline]]) -> Figure:
-    amount = si
-    shown = _mixed(found)[:MOST_CONFIGURATIONS]
-    points = [(index, each) for index, (_, of) in enumerate(shown) for each in _drawable(of)[:MOST_POINTS]]
+def roofs_figure(found: Sequence[Modelled]) -> Figure | None:
+    """Return the points of rooflines under their roofs; None if no work has FLOPs."""
+    shown = _mixed([each for each in found if _drawable(each.roofline)])[:MOST_CONFIGURATIONS]
+    points = [(index, each) for index, of in enumerate(shown) for each in _drawable(of.roofline)[:MOST_POINTS]]
+    if not points:
+        return None
     xs = [each.intensity for _, each in points]
     least, most = min(xs) / 4, max(xs) * 4
-    marks = [_roof(roof, least, most) for roof in dict.fromkeys(of.roof for _, of in shown)]
-    for number, (group, _) in enumerate(shown):
-        name = group.label
+    marks = [_roof(roof, least, most) for roof in dict.fromkeys(of.roofline.roof for of in shown)]
+    for number, modelled in enumerate(shown):
+        name = modelled.label
         for symbol, level in enumerate(LEVELS):
             these = [each for index, each in points if index == number and each.level == level]
             if not these:
                 continue
-            phases = tuple(_phase(group, each) for each in these)
+            phases = tuple(_phase(modelled, each) for each in these)
             marks.append(
                 Points(
                     name,
-                    group.series if len(study.sides) > 1 else number,
+                    number if modelled.side is None else modelled.side,
                     tuple(each.intensity for each in these),
                     tuple(each.achieved for each in these),
                     tuple(
-                        f"{name}, {level} {each.name}: {amount(each.achieved, 'FLOP/s')}, "
+                        f"{name}, {level} {each.name}: {si(each.achieved, 'FLOP/s')}, "
                         f"{each.share:.0%} of the roof, {each.bound}-bound"
                         for each in these
                     ),
@@ -79,7 +98,7 @@ def _figure(study: Study, found: list[tuple[Group, Roofline]]) -> Figure:
             )
     rows: list[tuple[Cell, ...]] = [
         (
-            group.label,
+            of.label,
             each.level,
             each.name,
             each.intensity,
@@ -89,8 +108,8 @@ def _figure(study: Study, found: list[tuple[Group, Roofline]]) -> Figure:
             each.share,
             each.time_s,
         )
-        for group, of in found
-        for each in of.points
+        for of in found
+        for each in of.roofline.points
     ]
     columns = (
         Column("configuration"),
@@ -120,22 +139,23 @@ def _figure(study: Study, found: list[tuple[Group, Roofline]]) -> Figure:
     )
 
 
-def _phase(group: Group, of: RooflinePoint) -> str:
+def _phase_of(group: Group) -> str:
+    phase = str(group.factors.get("phase", "none"))
+    return "" if phase == "none" else phase
+
+
+def _phase(of: Modelled, point: RooflinePoint) -> str:
     """Return the phase of text generation that a point is; empty if it is none."""
-    if of.level == "phase":
-        return of.name
-    phase = group.factors.get("phase", "none") if of.level == "step" else "none"
-    return "" if phase == "none" else str(phase)
+    return point.name if point.level == "phase" else of.phase * (point.level == "step")
 
 
-def _mixed(found: list[tuple[Group, Roofline]]) -> list[tuple[Group, Roofline]]:
+def _mixed(found: Sequence[Modelled]) -> list[Modelled]:
     """Return the rooflines with those of each phase of text generation in turn, so that the first have all phases."""
-    seen: Counter[Value] = Counter()
+    seen: Counter[str] = Counter()
     ranks = []
-    for group, _ in found:
-        phase = group.factors.get("phase")
-        ranks.append(seen[phase])
-        seen[phase] += 1
+    for each in found:
+        ranks.append(seen[each.phase])
+        seen[each.phase] += 1
     return [each for _, each in sorted(zip(ranks, found, strict=True), key=lambda pair: pair[0])]
 
 

@@ -44,11 +44,13 @@ def scaling(study: Study) -> Section | None:
             about.setdefault(note, []).append(name)
     points = [f"{note} ({'all' if len(of) == len(names) else '; '.join(of)})." for note, of in about.items()]
     points += [f"{text}." for text in (*found.notes, *found.left_out)]
-    parts = [_speedups(found, names)] if found.series else []
+    parts = [speedups_figure(found)] if found.series else []
     return Section("scaling", "Scaling", tuple(lead), (*parts, *_devices(study)), tuple(points))
 
 
-def _speedups(found: Scalings, names: Sequence[str]) -> Figure:
+def speedups_figure(found: Scalings) -> Figure:
+    """Return the speed-ups of all series, of which there is at least one, beside the ideal."""
+    names, _ = labels(found.series)
     shown_series, left = drawn(found.series, MOST_SERIES, "series")
     devices = sorted({point.devices for series in shown_series for point in series.points})
     marks = [

@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
 from benchmarker.comparing.formatting import short
+from benchmarker.comparing.results import Rules
 from benchmarker.formatting import shortened
 from benchmarker.hooks import names
 from benchmarker.hooks.cases import Cases, Configuration
+from benchmarker.procurement.completeness import Completeness
+from benchmarker.records.ceilings import Ceilings
 from benchmarker.records.factors import Factors, factors_of, text, varying
 from benchmarker.roofline.model import rooflines
 from benchmarker.tables.table import Column, Filled
 
 if TYPE_CHECKING:
     from benchmarker.comparing.matching import Match
-    from benchmarker.comparing.results import Family, Rules
+    from benchmarker.comparing.results import Family
     from benchmarker.files.atomic import Fault
     from benchmarker.hooks.metrics import Derive
     from benchmarker.procurement.accept import Acceptance
-    from benchmarker.procurement.completeness import Completeness
     from benchmarker.procurement.score import Scores
-    from benchmarker.records.ceilings import Ceilings
     from benchmarker.records.load import Load
     from benchmarker.records.record import Record
     from benchmarker.roofline.model import Roofline
@@ -61,16 +62,16 @@ class Study:
     """
 
     results: Sequence[tuple[str, Sequence[Record]]]
-    faults: Sequence[Fault]
-    planned: Completeness
     matches: Sequence[Match]
     family: Family | None
-    unjudged: str
     derive: Derive
-    rules: Rules
-    telemetry: Mapping[str, Path]
-    tables: Mapping[str, Path]
-    ceilings: Ceilings
+    rules: Rules = field(default_factory=Rules)
+    unjudged: str = ""
+    faults: Sequence[Fault] = ()
+    planned: Completeness = field(default_factory=lambda: Completeness((), (), ()))
+    telemetry: Mapping[str, Path] = field(default_factory=dict)
+    tables: Mapping[str, Path] = field(default_factory=dict)
+    ceilings: Ceilings = field(default_factory=Ceilings)
     scores: Scores | None = None
     unscored: str = ""
     acceptances: Sequence[tuple[str, Acceptance]] = ()

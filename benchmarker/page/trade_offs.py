@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from benchmarker.api.precision import UNIT_ROUNDOFF
 from benchmarker.comparing.pareto import by_work, front
 from benchmarker.formatting import count, si
-from benchmarker.page.page_model import Axis, Figure, Listing, Points, Section, searchable
+from benchmarker.page.page_model import Axis, Figure, Listing, Points, Section, is_wide, searchable
 from benchmarker.page.study import MOST_DRAWN, named
 from benchmarker.tables.table import Column, Table, number
 
@@ -123,51 +123,91 @@ def _figure(
     trade: Trade,
     note: str,
 ) -> Figure:
-    shown = sorted(front.points, key=lambda point: not point.optimal)[:MOST_DRAWN]
-    log = trade.x == "error" and any(point.values[1] > 0 for point in shown)
-    least = LEAST_ERROR if log else 0.0
-    marks: list[Points] = []
-    for point in shown:
-        group = point.configuration
-        marks.append(
-            Points(
-                f"{group.side or group.label}{'' if point.optimal else ', not optimal'}",
-                group.series if len(study.sides) > 1 else len(marks),
-                (max(point.values[1], least),),
-                (point.values[0],),
-                (
-                    f"{group.label}: {si(point.values[0], front.metrics[0].unit)} {trade.y_axis}, "
-                    f"{point.values[1]:.3g} {trade.x_axis}",
-                ),
-                look="dots" if point.optimal else "hollow",
-                labels=(group.label,) if len(shown) <= MOST_LABELLED else (),
-                listed=len(study.sides) > 1,
-            )
-        )
-    total = len(front.points)
-    notes = [
-        f"Only {len(shown)} of {total} configurations are drawn, optimal ones first; the data table has all."
-        if len(shown) < total
-        else "",
-        f"{count(front.left_out, 'configuration has', 'configurations have')} no value of one of the two metrics."
-        if front.left_out
-        else "",
-        note,
-        f"Errors below {LEAST_ERROR:.1e} are drawn there: the reference, in fp64, shows none that are smaller."
-        if any(point.values[1] < least for point in shown)
-        else "",
+    several = len(study.sides) > 1
+    groups = [(point.configuration, point) for point in front.points]
+    placed = [
+        Placed(group.label, group.side or group.label, group.series if several else number, point.values, point.optimal)
+        for number, (group, point) in enumerate(sorted(groups, key=lambda pair: not pair[1].optimal))
     ]
-    better = "to the right and above" if front.metrics[1].better == "higher" else "to the left and above"
     case = front.points[0].configuration
     precision = case.records[0].case.precision if trade.x == "error" else ""  # there, all precisions are one work
     of = " ".join(word for word in case.case.split() if word != precision)
+    titles, against_error = (trade.y_axis, trade.x_axis), trade.x == "error"
+    figure = front_figure(placed, front.metrics, titles, table, against_error=against_error, is_listed=several)
+    left = (
+        f"{count(front.left_out, 'configuration has', 'configurations have')} no value of one of the two metrics."
+        if front.left_out
+        else ""
+    )
+    return replace(
+        figure,
+        key=f"pareto-{'energy-' * (trade.y == 'samples_per_J')}{trade.x}-{at}",
+        title=f"{trade.name} against {trade.of_x}" + (f", {of}" if of else ""),
+        left_out=" ".join(filter(None, (figure.left_out, left, note))),
+    )
+
+
+class Placed(NamedTuple):
+    """A configuration among others of its work: label, name in the legend, colour, and its values of y and x."""
+
+    label: str
+    name: str
+    series: int
+    values: tuple[float, ...]
+    is_optimal: bool
+
+
+def front_figure(
+    placed: Sequence[Placed],
+    metrics: Sequence[Metric],
+    titles: tuple[str, str],
+    table: Table,
+    *,
+    against_error: bool = False,
+    is_listed: bool = False,
+) -> Figure:
+    """Return the first of two metrics over the second, of the first configurations; `titles` are those of the axes.
+
+    Axes of values far apart are logarithmic, and both against an error, if any is above 0.
+    """
+    shown = placed[:MOST_DRAWN]
+    both = against_error and any(each.values[1] > 0 for each in shown)
+    least = LEAST_ERROR if both else 0.0
+    logs = [both or is_wide([each.values[at] for each in shown]) for at in range(2)]
+    y_axis, x_axis = (
+        Axis(title, log=log, limit=() if log else (0.0,)) for title, log in zip(titles, logs, strict=True)
+    )
+    labelled = [each for each in shown if each.is_optimal or len(shown) <= MOST_LABELLED][:MOST_LABELLED]
+    marks = [
+        Points(
+            f"{each.name}{'' if each.is_optimal else ', not optimal'}",
+            each.series,
+            (max(each.values[1], least),),
+            (each.values[0],),
+            (f"{each.label}: {si(each.values[0], metrics[0].unit)} {titles[0]}, {each.values[1]:.3g} {titles[1]}",),
+            look="dots" if each.is_optimal else "hollow",
+            labels=(each.label,) if each in labelled else (),
+            listed=is_listed,
+        )
+        for each in shown
+    ]
+    notes = [
+        f"Only {len(shown)} of {len(placed)} configurations are drawn, optimal ones first; the data table has all."
+        if len(shown) < len(placed)
+        else "",
+        f"Errors below {LEAST_ERROR:.1e} are drawn there: the reference, in fp64, shows none that are smaller."
+        if any(each.values[1] < least for each in shown)
+        else "",
+    ]
+    higher, lower = ("to the right", "above"), ("to the left", "below")
+    right, above = ((higher if metric.better == "higher" else lower)[at] for at, metric in enumerate(metrics[::-1]))
     return Figure(
-        f"pareto-{'energy-' * (trade.y == 'samples_per_J')}{trade.x}-{at}",
-        f"{trade.name} against {trade.of_x}" + (f", {of}" if of else ""),
-        f"Better is {better}. Filled marks are Pareto-optimal.",
-        Axis(trade.x_axis, log=log, limit=() if log else (0.0,)),
+        "pareto",
+        f"{titles[0]} against {titles[1]}",
+        f"Better is {right} and {above}. Filled marks are Pareto-optimal.",
+        x_axis,
         tuple(marks),
         table,
-        y=Axis(trade.y_axis, log=log, limit=() if log else (0.0,)),
+        y=y_axis,
         left_out=" ".join(filter(None, notes)),
     )

@@ -1,5 +1,6 @@
 """Comparisons of records made by hand."""
 
+import csv
 import itertools
 import json
 import math
@@ -410,8 +411,8 @@ def test_the_command_and_its_exit_status(cli, stored):
         (["--baseline=0"], "--baseline is a value of the axis that --by names"),
         (["--delta=2"], "--delta=2: not a share between 0 and 1: write 2% or 0.02"),
         (["nowhere"], "no record was read from nowhere"),
-        (["--plot=x.doc"], "cannot draw x.doc: the supported formats are .png, .svg, .pdf"),
-        (["--plot=none/x.svg"], "cannot write none/x.svg: No such file or directory"),
+        (["-o", "x.doc"], "cannot draw x.doc: the supported formats are .png, .svg, .pdf"),
+        (["-o", "none/x.svg"], "cannot write none/x.svg: No such file or directory"),
     ],
 )
 def test_mistakes_are_told_in_one_line(cli, stored, args, message):
@@ -429,8 +430,13 @@ def test_a_damaged_record_is_named_and_makes_the_status_1(cli, stored):
     assert "% longer than seed=0" in done.stdout
 
 
-def test_a_box_plot_is_drawn(cli, stored, tmp_path):
-    assert cli("compare", str(stored), "--plot=box.svg", "--plot=box.png").returncode == 0
-    assert (tmp_path / "box.png").read_bytes().startswith(b"\x89PNG")
-    assert cli("compare", str(stored), "--plot=box.svg").returncode == 0
-    assert "step time, ms" in (tmp_path / "box.svg").read_text() or "<svg" in (tmp_path / "box.svg").read_text()
+def test_the_ratios_are_drawn_with_their_data_and_caption(cli, stored, tmp_path):
+    done = cli("compare", str(stored), "-o", "ratios.png")
+    assert done.returncode == 0
+    told, caption = done.stderr.splitlines()
+    assert told == "figure: ratios.png, its data: ratios.csv"
+    assert caption.startswith("Ratio of the step time (median), contender over baseline. Each mark is a ratio")
+    assert (tmp_path / "ratios.png").read_bytes().startswith(b"\x89PNG")
+    (row,) = csv.DictReader((tmp_path / "ratios.csv").read_text().splitlines())
+    ratio = json.loads(cli("compare", str(stored), "--json").stdout)["family"]["comparisons"][0]["ratio"]
+    assert float(row["B/A"]) == ratio

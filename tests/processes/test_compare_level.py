@@ -342,7 +342,7 @@ def test_a_single_scope_is_named(cli, tmp_path):
         (["--unit=block"], "leave --unit=block out"),
         (["--metric=samples_per_s"], "leave --metric out"),
         (["--statistic=p10", "--classical"], "leave --statistic, --classical out"),
-        (["--plot=x.svg"], "leave --plot out"),
+        (["-o", "x.svg"], "leave --output out"),
     ],
 )
 def test_options_of_timed_blocks_are_refused_in_one_line(cli, stored, args, message):

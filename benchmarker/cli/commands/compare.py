@@ -15,11 +15,10 @@ from benchmarker.cli.display.output import ALL, Output, View, most_notes, output
 from benchmarker.cli.display.profiles import profile_output
 from benchmarker.cli.options.judging import judging_options, status_of, verdicts_of
 from benchmarker.cli.options.results import pool_option, results_argument, tell_unread, where_option
-from benchmarker.cli.options.types import Choice, File
+from benchmarker.cli.options.types import Choice, File, figure_option
 from benchmarker.comparing.results import Level
 from benchmarker.display.comparisons import classical_output, family_output, speedups_output
 from benchmarker.display.result import Part
-from benchmarker.formatting import clean
 from benchmarker.library.judging import Unit, compare
 from benchmarker.library.results import traces_among
 from benchmarker.records import store
@@ -59,7 +58,7 @@ from benchmarker.records import store
 @click.option(
     "--speedup", is_flag=True, help="Print a table of speed-ups instead: a row per case, a column per contender."
 )
-@click.option("--plot", type=File(dir_okay=False), help="Write a box plot: .png or .svg.")
+@figure_option("Write the ratios")
 @click.option("--junit", "xml", type=File(), help="Also write JUnit XML.")
 @verbose_option
 @store.uncollected()
@@ -76,7 +75,7 @@ def command(
     unit: Unit,
     classically: bool,
     speedup: bool,
-    plot: Path | None,
+    output: Path | None,
     xml: Path | None,
     verbose: bool,
     view: View,
@@ -99,12 +98,12 @@ def command(
     if a verdict is provisional.
     """
     if traces := traces_among(results):
-        options = {"--by": by, "--baseline": baseline, "--fail-on": fail_on, "--plot": plot, "--speedup": speedup}
+        options = {"--by": by, "--baseline": baseline, "--fail-on": fail_on, "--output": output, "--speedup": speedup}
         options |= {"--where": bool(where), "--classical": classically, "--unit=block": unit == "block"}
         options |= {"--junit": xml, f"--format={GITHUB}": view.form == GITHUB}
         return _compare_traces(traces, level, [name for name, value in options.items() if value], view)
-    if level != "trial" and plot:
-        raise UserError(f"--level={level} compares only profiled times; leave --plot out")
+    if level != "trial" and output:
+        raise UserError(f"--level={level} compares only profiled times; leave --output out")
     unwanted = verdicts_of(fail_on)
     verdicts = compare(
         *results,
@@ -118,11 +117,10 @@ def command(
         unread=tell_unread,
         **judging,
     )
-    if plot:
-        from benchmarker.page.plots import boxes
-
-        boxes(verdicts.matches, plot)
-        click.echo(clean(f"plot: {plot}"), err=True)
+    if output:
+        if all(each.ratio is None for each in verdicts.family.comparisons):
+            raise UserError("no comparison has a ratio to draw")
+        click.echo(verdicts.save_figure(output, "ratios"), err=True)
     family, tables = verdicts.family, verdicts.classical
     status = 1 if verdicts.faults else status_of([*family.comparisons, *family.geometric_means], unwanted, strict)
     most = most_notes(verbose=verbose)

@@ -14,10 +14,8 @@ from benchmarker.cli.options.results import results_argument, tell_unread, where
 from benchmarker.cli.options.types import File, Folder, Integer
 from benchmarker.comparing.history import DATE
 from benchmarker.display.history import history_output
-from benchmarker.formatting import clean, si
-from benchmarker.hooks.registry import needing
 from benchmarker.library.history import MOST, History, history
-from benchmarker.library.reporting import page_path
+from benchmarker.library.reporting import output_path, write_page
 from benchmarker.records import store
 from benchmarker.records.step_times import STEP_TIME
 
@@ -53,7 +51,13 @@ from benchmarker.records.step_times import STEP_TIME
     metavar="FOLDER",
     help="Folder for the records and checkouts of --confirm. [default: results]",
 )
-@click.option("-o", "--output", type=File(), help="Also write a page with a figure for each case: .html.")
+@click.option(
+    "-o",
+    "--output",
+    type=File(),
+    help="Also write a page with a figure for each case, .html; or the figure of the case, or of all cases, as .svg, "
+    ".pdf or .png, and its data beside it as .csv.",
+)
 @store.uncollected()
 @progress_options
 @output_options(top=ALL)
@@ -87,16 +91,13 @@ def command(
     if not confirm and (named := [f"--{name}" for name, value in (("most", most), ("results", folder)) if value]):
         raise UserError(f"only --confirm measures; leave {' and '.join(named)} out")
     if output:
-        page_path(output)
-        with needing("report", "a page"):
-            import benchmarker.page.render  # noqa: F401 - refused before anything is read
+        output_path(output)
     found = history(*results, by=by, metric=metric, problem=problem, where=where, unread=tell_unread)
     status = 1 if found.faults else 0
     if confirm:
         found, status = _confirmed(found, most or MOST, folder or Path("results"), status)
     if output:
-        found.save(output)
-        click.echo(f"page: {clean(str(output))} ({si(len(found.html), 'B')})", err=True)
+        click.echo(write_page(found.page, output), err=True)
     return Output(history_output(found.series, by, wide=wide), found.data, status)
 
 

@@ -22,8 +22,8 @@ from benchmarker.fleet import run, values
 from benchmarker.fleet.doubts import sentence
 from benchmarker.fleet.judge import judge
 from benchmarker.fleet.values import read_fleet
-from benchmarker.formatting import clean, count, si
-from benchmarker.hooks.registry import needing
+from benchmarker.formatting import clean, count
+from benchmarker.library.reporting import output_path, write_page
 from benchmarker.planning import suites
 from benchmarker.procurement import junit
 from benchmarker.tables.table import P_VALUE, Column, Filled, Shown, Table, coloured, interval, number
@@ -103,7 +103,9 @@ def run_command(
 @alpha_option
 @click.option("--all", "every", is_flag=True, help="Show every case of every node, not only the slowest.")
 @click.option("--junit", "xml", type=File(), help="Also write JUnit XML.")
-@click.option("-o", "--output", type=File(), help="Also write a page with a heat map: .html.")
+@click.option(
+    "-o", "--output", type=File(), help="Also write a page with a heat map, .html, or the heat map: .svg, .pdf or .png."
+)
 @output_options(top=ALL)
 def show_command(
     results: tuple[Path, ...],
@@ -122,11 +124,8 @@ def show_command(
     The exit status is 1 if a node or link is an outlier, if a node, link or trial failed, or if a file cannot be read;
     otherwise 0.
     """
-    if output and output.suffix.lower() not in (".html", ".htm"):
-        raise UserError(f"--output={output}: the name of a page must end in .html")
     if output:
-        with needing("report", "a page"):
-            from benchmarker.page.render import render
+        output_path(output)
     with working("reading the nodes"):
         measured = values.read(results)
         judged = judge(measured, alpha, delta or DELTAS["trial"])
@@ -135,9 +134,7 @@ def show_command(
     if output:
         from benchmarker.page.fleet import page
 
-        content = render(page(judged))
-        atomic.save(output, content)
-        click.echo(f"page: {clean(str(output))} ({si(len(content), 'B')})", err=True)
+        click.echo(write_page(page(judged), output), err=True)
     return Output(fleet_output(judged, every=every), judged, 0 if judged.is_ok and not measured.faults else 1)
 
 

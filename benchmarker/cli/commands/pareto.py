@@ -10,14 +10,16 @@ import click
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import ALL, Output, output_options
 from benchmarker.cli.options.results import mixed_output, pool_option, read_cases, results_argument
-from benchmarker.cli.options.types import output_option
+from benchmarker.cli.options.types import figure_option
 from benchmarker.comparing.diagnosis import emulated, executions, skewed
 from benchmarker.comparing.pareto import ERRORS, Candidate, Front, by_work, front
 from benchmarker.display.cases import case_columns
 from benchmarker.display.result import Part, Text
-from benchmarker.formatting import clean, count, names_in, part
+from benchmarker.formatting import count, names_in, part
 from benchmarker.hooks.cases import Cases, Configuration
 from benchmarker.hooks.metrics import load_metrics, refuse_unknown
+from benchmarker.page import plots
+from benchmarker.page.page_model import Figure
 from benchmarker.records import store
 from benchmarker.tables.table import Column, Table, number
 
@@ -32,7 +34,7 @@ from benchmarker.tables.table import Column, Table, number
     show_default=True,
     help="Metrics that `show` prints; each is judged in its better direction.",
 )
-@output_option("Write a plot of two metrics: .png, .svg or .pdf.")
+@figure_option("Write two metrics")
 @pool_option
 @store.uncollected()
 @output_options(top=ALL)
@@ -66,17 +68,32 @@ def command(results: tuple[Path, ...], names: str, output: Path | None, pool: bo
         for group in fronts
         for point in group.points
     ]
+    parts = [*_parts(points, cases, metrics, sum(group.left_out for group in fronts), wide=wide)]
     if output:
-        from benchmarker.page.plots import frontiers
+        table = next(each for each in parts if isinstance(each, Table))
+        click.echo(plots.save(_figure(points, fronts, metrics, table), output), err=True)
+    return Output(parts, data, 1 if cases.faults else 0)
 
-        words = iter(case_columns([point.configuration.factors for point, _ in points], wide=False).words)
-        named = [[(next(words), point) for point, of_work in points if of_work is each] for each in fronts]
-        frontiers([each for each in named if each], metrics, output)
-        click.echo(clean(f"plot: {output}"), err=True)
-    return Output(
-        _parts(points, cases, metrics, sum(group.left_out for group in fronts), wide=wide),
-        data,
-        1 if cases.faults else 0,
+
+def _figure(
+    points: Sequence[tuple[Candidate[Configuration], Front[Configuration]]],
+    fronts: Sequence[Front[Configuration]],
+    metrics: Sequence[str],
+    table: Table,
+) -> Figure:
+    """Return the figure of two metrics, with a colour for each work; raises `UserError` if there are more or fewer."""
+    from benchmarker.page.trade_offs import Placed, front_figure
+
+    if len(metrics) != 2:
+        raise UserError(f"a figure has two axes; name two metrics, not {len(metrics)}: {', '.join(metrics)}")
+    words = case_columns([point.configuration.factors for point, _ in points], wide=False).words
+    placed = [
+        Placed(word, word, fronts.index(of_work), point.values, point.optimal)
+        for word, (point, of_work) in zip(words, points, strict=True)
+    ]
+    placed.sort(key=lambda each: not each.is_optimal)
+    return front_figure(
+        placed, points[0][1].metrics, (metrics[0], metrics[1]), table, against_error=metrics[1] == "error"
     )
 
 

@@ -14,8 +14,8 @@ from benchmarker.cli.options.judging import judging_options, status_of, verdicts
 from benchmarker.cli.options.results import results_argument, tell_unread
 from benchmarker.cli.options.types import File
 from benchmarker.formatting import clean, si
-from benchmarker.hooks.registry import needing
-from benchmarker.library.reporting import page_path, report
+from benchmarker.library.reporting import output_path, report
+from benchmarker.page.plots import FORMATS
 from benchmarker.records import store
 
 if TYPE_CHECKING:
@@ -24,7 +24,12 @@ if TYPE_CHECKING:
 
 @click.command("report")
 @results_argument
-@click.option("-o", "--output", type=File(), help="Name of the HTML file. [default: report.html]")
+@click.option(
+    "-o", "--output", type=File(), help="Name of the HTML file, or of that of --figure. [default: report.html]"
+)
+@click.option(
+    "--figure", metavar="NAME", help="Write this figure instead, for a paper: .svg, .pdf or .png, and its data as .csv."
+)
 @click.option(
     "--by", metavar="AXIS[,AXIS...]", help="Compare configurations that differ only in this: framework, m, host, ..."
 )
@@ -41,6 +46,7 @@ if TYPE_CHECKING:
 def command(
     results: tuple[Path, ...],
     output: Path | None,
+    figure: str | None,
     fail_on: str | None,
     strict: bool,
     view: View,
@@ -58,13 +64,15 @@ def command(
     The exit status is 1 if a file cannot be read, or if a verdict is one of --fail-on. With --strict it is 3 if
     a verdict is provisional. The report is written even then, and states the problem.
     """
-    path = _path(output, view)
+    path = _path(output, figure, view)
     unwanted = verdicts_of(fail_on)
     with working("writing the report"):
         made = report(*results, unread=tell_unread, **judging)
         if fail_on and not made.records:
             raise UserError("traces and loads give no verdicts: leave --fail-on out, or name records")
-        if path:
+        if path and figure:
+            click.echo(made.save_figure(path, figure), err=True)
+        elif path:
             made.save(path)
             click.echo(f"report: {clean(str(path))} ({si(len(made.html), 'B')})", err=True)
     judged: list[Comparison | GeometricMean] = []
@@ -73,13 +81,15 @@ def command(
     return Output(data=lambda: made.data, status=1 if made.faults else status_of(judged, unwanted, strict))
 
 
-def _path(output: Path | None, view: View) -> Path | None:
-    """Return the file that gets the page, None if its content is printed as JSON; raises `UserError`."""
+def _path(output: Path | None, figure: str | None, view: View) -> Path | None:
+    """Return the file that gets the page or a figure, None if the content is printed as JSON; raises `UserError`."""
     if view.form == "json":
-        if output:
-            raise UserError("--json prints the content of the report; leave --output out")
+        if given := " and ".join(name for name, value in (("--output", output), ("--figure", figure)) if value):
+            raise UserError(f"--json prints the content of the report; leave {given} out")
         return None
-    path = page_path(output or "report.html")
-    with needing("report", "a page"):
-        import benchmarker.page.render  # noqa: F401 - refused before anything is read
-    return path
+    path = output or Path(f"{figure}.svg" if figure else "report.html")
+    if (path.suffix.lower() in FORMATS) != bool(figure):
+        raise UserError(
+            f"--output={path}: a page is .html; a figure, which --figure=NAME chooses, is {', '.join(FORMATS)}"
+        )
+    return output_path(path)

@@ -16,11 +16,12 @@ from benchmarker.cli.display.output import TOP, Output, output_options
 from benchmarker.cli.display.profiles import from_result
 from benchmarker.cli.options.results import mixed_output, pool_option, read_cases, results_argument, tell_unread
 from benchmarker.cli.options.roof import roof_option, roof_output
-from benchmarker.cli.options.types import Choice, output_option
+from benchmarker.cli.options.types import Choice, figure_option
 from benchmarker.display.result import Part, Text
-from benchmarker.formatting import clean, count, si
+from benchmarker.formatting import count, si
 from benchmarker.hooks.cases import Cases
 from benchmarker.library.results import traces_among
+from benchmarker.page import plots
 from benchmarker.records import ceilings
 from benchmarker.roofline.model import BEYOND, Level, beyond, of_trace, rooflines
 from benchmarker.roofline.roofs import named_roof
@@ -48,7 +49,7 @@ DROPPED = ("predicted", "attainable", "intensity", "achieved")
 @click.option("--device", metavar="NAME", help="The device of a trace, such as 'NVIDIA H100 80GB HBM3'.")
 @click.option("--precision", type=Choice(list(PRECISIONS)), metavar="NAME", help="The precision of a trace.")
 @pool_option
-@output_option("Write a plot: .png, .svg or .pdf.")
+@figure_option("Write the rooflines")
 @output_options(top=TOP)
 def command(
     results: tuple[Path, ...],
@@ -102,10 +103,12 @@ def command(
             for roofline in modelled
         ]
     if output:
-        from benchmarker.page.plots import roofs
+        from benchmarker.page.rooflines import Modelled, roofs_figure
 
-        roofs(modelled, output)
-        click.echo(clean(f"plot: {output}"), err=True)
+        figure = roofs_figure([Modelled(each.configuration, each) for each in modelled])
+        if figure is None:
+            raise UserError("no work with FLOPs to draw")
+        click.echo(plots.save(figure, output), err=True)
     status = 1 if cases.faults or known.faults or reasons else 0
     parts = [*(part for roofline in modelled for part in _output(roofline, level, wide=wide))]
     if beyond(modelled):

@@ -9,11 +9,11 @@ import click
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.options.results import pool_option, read_cases, results_argument
-from benchmarker.cli.options.types import output_option
+from benchmarker.cli.options.types import figure_option
 from benchmarker.comparing.scaling import scalings
 from benchmarker.display.scaling import scalings_output
-from benchmarker.formatting import clean
 from benchmarker.hooks.metrics import cached, load_metrics
+from benchmarker.page import plots
 from benchmarker.records import store
 
 MOST_REASONS = 3
@@ -22,7 +22,7 @@ MOST_REASONS = 3
 
 @click.command("scaling")
 @results_argument
-@output_option("Write a plot: .png, .svg or .pdf.")
+@figure_option("Write the speed-ups")
 @pool_option
 @store.uncollected()
 @output_options()
@@ -46,8 +46,9 @@ def command(results: tuple[Path, ...], output: Path | None, pool: bool) -> Outpu
         why = scaled.left_out[:MOST_REASONS] or ["every case is of one device; give run --devices=1,2,4"]
         raise UserError(f"nothing is scaled: {'; '.join(why)}")
     if output:
-        from benchmarker.page.plots import speedups
+        from benchmarker.page.scaling import speedups_figure
 
-        speedups(scaled.series, output)
-        click.echo(clean(f"plot: {output}"), err=True)
+        if not scaled.series:
+            raise UserError("no series of several numbers of devices to draw")
+        click.echo(plots.save(speedups_figure(scaled), output), err=True)
     return Output(scalings_output(scaled), scaled, 1 if cases.faults else 0)

@@ -162,6 +162,11 @@ def output_option(text: str) -> Callable[[_F], _F]:
     return click.option("-o", "--output", type=File(dir_okay=False), help=text)
 
 
+def figure_option(what: str) -> Callable[[_F], _F]:
+    """Return the option `--output` for a figure."""
+    return output_option(f"{what} as a figure for a paper, .svg, .pdf or .png, and its data beside it as .csv.")
+
+
 def results_option(text: str = "Folder for the records.") -> Callable[[_F], _F]:
     """Return the option `--results`, a folder."""
     return click.option("--results", type=Folder(), default=Path("results"), show_default=True, help=text)

@@ -162,12 +162,20 @@ def test_an_unknown_metric_is_refused_and_problems_can_be_chosen(command, write)
     assert command("history", "results", "--problem=gemm").returncode == 2
 
 
-def test_a_page_is_written_whole_and_must_be_html(command, write, tmp_path):
+def test_a_page_or_a_figure_is_written_whole(command, write, tmp_path):
     done = command("history", write(), "--by=commit", "-o", "page.html")
     assert done.returncode == 0, done.stderr
     assert "page: page.html" in done.stderr
     assert "between commit c13 and c14" in (tmp_path / "page.html").read_text()
-    assert command("history", "results", "-o", "page.png").returncode == 2
+    drawn = command("history", "results", "--by=commit", "-o", "case.svg")
+    assert drawn.stderr.splitlines()[0] == "figure: case.svg, its data: case.csv"
+    assert len((tmp_path / "case.csv").read_text().splitlines()) == 1 + 24
+    refused = command("history", "results", "-o", "page.txt")
+    assert refused.returncode == 2
+    assert (
+        "page.txt: the name of a report must end in .html or .htm, that of a figure in .png, .svg, .pdf"
+        in refused.stderr
+    )
 
 
 SOFT = """import time

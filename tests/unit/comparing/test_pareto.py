@@ -1,5 +1,6 @@
 """Configurations that none beats."""
 
+import csv
 import json
 
 import msgspec
@@ -81,11 +82,21 @@ def test_the_frontier_of_error_and_speed_is_drawn(cli, tmp_path):
     for each in (checked("fp64", 4.0, 0.0), checked("fp32", 2.0, 1e-7), checked("bf16", 1.0, 1e-3)):
         atomic.write(tmp_path / f"{each.trial_id}.json", atomic.encode(each))
     done = cli("pareto", ".", "--metric=samples_per_s,error", "-o", "frontier.svg")
-    assert (done.returncode, done.stderr) == (0, "plot: frontier.svg\n")
+    assert done.returncode == 0
+    told, caption = done.stderr.splitlines()
+    assert told == "figure: frontier.svg, its data: frontier.csv"
+    assert caption.startswith("samples_per_s against error. Better is to the left and above. Filled marks are")
+    assert "Errors below 1.1e-16 are drawn there" in caption
     plot = (tmp_path / "frontier.svg").read_text()
     assert all(f"<!-- {text} -->" in plot for text in ("samples_per_s", "error", "fp64", "bf16"))
+    rows = list(csv.DictReader((tmp_path / "frontier.csv").read_text().splitlines()))
+    assert [(float(row["samples_per_s"]), float(row["error"]), row["verdict"]) for row in rows] == [
+        (0.5, 0.0, "optimal"),  # 2 samples in 4 s
+        (1.0, 1e-7, "optimal"),
+        (2.0, 1e-3, "optimal"),
+    ]
     wrong = cli("pareto", ".", "--metric=error", "-o", "frontier.svg")
-    assert "a plot has two axes; name two metrics, not 1: error" in wrong.stderr
+    assert "a figure has two axes; name two metrics, not 1: error" in wrong.stderr
 
 
 def test_the_command(cli, tmp_path):

@@ -82,8 +82,11 @@ def test_a_list_gives_a_row_of_each_value_and_every_function_is_compared_with_th
     rows = [(each.name, each.baseline, each.contender) for each in result.family.comparisons]
     assert sorted(rows) == [(f"n={n}", "once", other) for n in (16, 32) for other in ("dot", "thrice")]
     html = result._repr_html_()
-    assert html.count("<svg") == 1
-    assert html.count("<path") == 6 + 1  # a median of each function and size, and the axis
+    assert [each.key for each in result.figures] == ["ratios", "blocks"]
+    assert html.count("<svg") == 2
+    (ratios, blocks) = result.figures
+    assert len(ratios.rows) == 4
+    assert [len(mark.at) for mark in blocks.marks] == [2, 2, 2]  # of each function, a box for each size
     assert not re.search(r"https?:|src=|href=|<script|<link", html)
     with pytest.raises(UserError, match="4 comparisons"):
         _ = result.verdict

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -199,3 +200,50 @@ def test_a_file_of_the_user_needs_no_framework(tmp_path, monkeypatch):
         benchmarker.run(problem="gemm")
     with pytest.raises(UserError, match="a: 4 cases; a side is one"):
         benchmarker.ab({"n": [8, 32]}, {"n": 16}, problem="sorts.py")
+
+
+def test_a_figure_of_a_result_is_saved_with_its_data(measured, command, tmp_path):
+    compared = benchmarker.compare(measured.path, by="m")
+    told = compared.save_figure(tmp_path / "ratios.svg", "ratios")
+    assert told.startswith(f"figure: {tmp_path}/ratios.svg, its data: {tmp_path}/ratios.csv\n")
+    done = command("report", str(measured.path), "--by=m", "--figure=ratios", "-o", "other.svg")
+    assert done.stderr.splitlines()[0] == "figure: other.svg, its data: other.csv"
+    assert (tmp_path / "ratios.csv").read_bytes() == (tmp_path / "other.csv").read_bytes()
+    assert (tmp_path / "ratios.svg").read_bytes() == (tmp_path / "other.svg").read_bytes()
+    with pytest.raises(UserError, match="name one figure; there are: ratios, blocks"):
+        compared.save_figure(tmp_path / "x.svg")
+    with pytest.raises(UserError, match="no figure is named 'bars'; there are: blocks"):
+        measured.save_figure(tmp_path / "x.svg", "bars")
+    with pytest.raises(UserError, match="there are: none"):
+        benchmarker.score(measured.path, by="m").save_figure(tmp_path / "x.svg")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ("-o", "x.svg"),
+            "--output=x.svg: a page is .html; a figure, which --figure=NAME chooses, is .png, .svg, .pdf",
+        ),
+        (("--figure=ratios", "-o", "x.html"), "--output=x.html: a page is .html; a figure"),
+        (("--figure=ratio",), "no figure is named 'ratio'; there are: "),
+        (("--figure=blocks", "--json"), "leave --figure out"),
+    ],
+)
+def test_a_figure_of_a_report_is_named(measured, command, words, message):
+    done = command("report", str(measured.path), *words)
+    assert (done.returncode, message in done.stderr, done.stderr.count("\n")) == (2, True, 1)
+
+
+def test_a_notebook_shows_the_table_and_the_figures_or_the_extra_that_draws_them(measured, monkeypatch):
+    pytest.importorskip("matplotlib")
+    html = measured._repr_html_()
+    assert html.count("<svg") == len(measured.figures) == 1
+    assert html.index("</table>") < html.index("<svg")
+    ElementTree.fromstring(f"<div>{html}</div>")
+    monkeypatch.delitem(sys.modules, "benchmarker.page.drawing", raising=False)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    without = measured._repr_html_()
+    assert without.count("<svg") == 0
+    assert without == html[: html.index("<figure")] + without[html.index("<figure") :]
+    assert "a figure needs the module &#x27;matplotlib&#x27;; pip install" in without
