@@ -7,21 +7,23 @@ import re
 import textwrap
 from collections.abc import Callable, Sequence
 from importlib.resources import files
+from itertools import groupby
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib import ticker
-from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure as Canvas
 from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
+from matplotlib.patches import Patch, Rectangle
 from matplotlib.textpath import text_to_path
 
 from benchmarker.formatting import clean, shortened
 from benchmarker.page.axes import is_log_across, is_log_up
 from benchmarker.page.page_model import Axis, Bars, Boxes, Figure, Heat, Points, Ridge
+from benchmarker.page.trace_marks import Icicle, Node, Timeline
 
 TEXTS = ("font.size", "axes.labelsize", "legend.fontsize", "xtick.labelsize", "ytick.labelsize")
 """The settings of matplotlib that are sizes of text."""
@@ -57,6 +59,8 @@ LEFT = 0.38
 """Share of the width that names of rows may take on the left; longer ones stand above their rows."""
 ROWS = ((0.21, 0.36), (0.4, 0.6))
 """Heights of rows in inches: without curves and with them, beside their names and below them."""
+BOX, THIN, LEGIBLE = 0.17, 0.25, 24
+"""Height of the boxes of a profile in inches; the widths in pt from which they are drawn, and have text."""
 LOW_ROW, TALLEST = 0.13, 8.5
 """Heights of the rows of a heat map, and of the largest heat map, in inches."""
 INTERVAL: dict[str, Any] = {"fmt": "none", "capsize": 2, "elinewidth": 0.9}
@@ -69,15 +73,23 @@ def drawing(figure: Figure, width: float, ink: str) -> Canvas:
     canvas = Canvas(figsize=(width, width), layout="constrained")
     axes = canvas.add_subplot()
     axes.use_sticky_edges = False
-    if isinstance(heat := figure.marks[0], Heat):
-        _heat(canvas, axes, figure, heat)
+    if isinstance(mark := figure.marks[0], Heat):
+        _heat(canvas, axes, figure, mark)
+        return canvas
+    if isinstance(mark, Icicle | Timeline):
+        room = width / POINT
+        height, named = _icicle(axes, mark, room) if isinstance(mark, Icicle) else _timeline(axes, mark, room)
+        _scaled(axes, "x", figure.x, [])
+        axes.yaxis.set_visible(False)
+        axes.spines["left"].set_visible(False)
+        canvas.set_size_inches(width, height + 0.45 + 0.16 * _legend(canvas, named))
         return canvas
     height = _rows(axes, figure, width / POINT) if figure.rows else 0.66 * width
     if is_log_across(figure):
         axes.set_xscale("log")
     if is_log_up(figure):
         axes.set_yscale("log")
-    named: dict[str, Any] = {}
+    named = {}
     for band in figure.bands:
         shade = axes.axvspan(band.start, band.end, alpha=0.25, color=GREY, linewidth=0)
         if band.look == "doubt":
@@ -101,13 +113,13 @@ def drawing(figure: Figure, width: float, ink: str) -> Canvas:
     return canvas
 
 
-def palette() -> tuple[list[str], list[str]]:
-    """Return the colours of sides and of kinds that the page has on light ground."""
+def palette() -> tuple[list[str], ...]:
+    """Return the colours of sides, kinds, idle causes and copies that the page has on light ground."""
     style = (files(__package__) / "page.css").read_text("utf-8").partition("}")[0]
-    return re.findall(r"--s\d: (#\w{6})", style), re.findall(r"--k\d: (#\w{6})", style)
+    return tuple(re.findall(rf"--{name}: (#\w{{6}})", style) for name in (r"s\d", r"k\d", r"i\d", "copy"))
 
 
-_SIDES, _KINDS = palette()
+_SIDES, _KINDS, _IDLE, _COPY = palette()
 
 
 def _colour(series: int) -> str:
@@ -253,6 +265,91 @@ def _ridge(axes: Any, mark: Ridge, figure: Figure, ink: str, stacked: list[float
 
 
 _DRAWN: dict[type, Callable[..., Any]] = {Bars: _bars, Boxes: _boxes, Points: _points, Ridge: _ridge}
+
+
+def _icicle(axes: Any, mark: Icicle, room: float) -> tuple[float, dict[str, Any]]:
+    """Draw parts below those that they belong to, the sides one below the other; return the height, and the legend."""
+    longest = max(ns / steps for ns, steps in zip(mark.nodes[0].time_ns, mark.steps, strict=True)) / 1e9
+    two, row = len(mark.sides) > 1, 0
+    named: dict[str, Any] = {}
+    for side, name in enumerate(mark.sides):
+        if two:
+            axes.text(0, row + 0.5, _fitting(_plain(name), room - 10), va="center")
+            row += 1
+            named[f"longer in {name}"] = Patch(facecolor=_colour(mark.series[side]))
+        starts = [0.0] * (max(node.depth for node in mark.nodes) + 2)
+        deepest = 0
+        for node in mark.nodes:
+            length, begin = node.time_ns[side] / mark.steps[side] / 1e9, starts[node.depth]
+            starts[node.depth], starts[node.depth + 1] = begin + length, begin
+            if length * room / longest < THIN:
+                continue
+            deepest = max(deepest, node.depth)
+            colour = _part_colour(mark, node)
+            if node.category >= 0 and not two:
+                kind = mark.colours[node.category]
+                names = [name for name, of in zip(mark.categories, mark.colours, strict=True) if of == kind]
+                named[", ".join(names)] = Patch(facecolor=colour)
+            text = mark.labels[node.label] if node.label >= 0 else "" if node.depth else "all work"
+            _box(axes, begin, row + node.depth, length, 1.0, colour, text or "unknown", length * room / longest)
+        row += deepest + 1
+    axes.set_xlim(0, longest)
+    axes.set_ylim(row, 0)
+    return BOX * row, named
+
+
+def _part_colour(mark: Icicle, node: Node) -> Any:
+    """Return the colour of a part: that of its category, or of the side on which it takes longer."""
+    if len(mark.sides) < 2:
+        return _KINDS[mark.colours[node.category]] if node.category >= 0 else _paler(GREY, 0.15 + 0.04 * node.depth)
+    one, two = (ns / steps for ns, steps in zip(node.time_ns, mark.steps, strict=True))
+    change = (two - one) / max(one, two, 1)
+    return _paler(_colour(mark.series[change > 0]), 0.15 + 0.8 * abs(change))
+
+
+def _timeline(axes: Any, mark: Timeline, room: float) -> tuple[float, dict[str, Any]]:
+    """Draw lanes below each other, each below its name; return the height, and the legend."""
+    tops, row = [], 0
+    for lane in mark.lanes:
+        axes.text(0, row + 0.5, _fitting(_plain(lane.name), room - 10), va="center")
+        tops.append(row + 1)
+        row += 1 + lane.levels
+    named: dict[str, Any] = {}
+    for (lane, level, begin, span), parts in groupby(mark.boxes, lambda box: box[:4]):
+        boxes, low = list(parts), 0.0
+        whole = sum(box.time_ns for box in boxes)
+        for box in boxes:
+            group = mark.groups[box.group] if box.group >= 0 else None
+            of = {"work": _KINDS, "idle": _IDLE, "copy": _COPY}.get(group.family) if group else None
+            colour = of[group.colour] if group and of else _paler(GREY, 0.35 + 0.15 * group.colour if group else 0.25)
+            if group:
+                name = f"idle: {group.name}" if group.family == "idle" else group.name
+                named.setdefault(name, Patch(facecolor=colour))
+            alone = box.rows == 1 and len(boxes) == 1
+            text = mark.labels[box.label] if alone and box.label >= 0 else ""
+            high = box.time_ns / whole if whole else 1 / len(boxes)
+            place = begin / 1e9, tops[lane] + level + low, span / 1e9, high
+            _box(axes, *place, colour if alone else _paler(colour, 0.5), text, span / mark.length_ns * room)
+            low += high
+    axes.set_xlim(0, mark.length_ns / 1e9)
+    axes.set_ylim(row, 0)
+    return BOX * row, named
+
+
+def _box(axes: Any, begin: float, row: float, length: float, high: float, colour: Any, text: str, wide: float) -> None:
+    """Draw a box, `wide` pt wide, with its text if that is readable in it."""
+    looks = {"facecolor": colour, "edgecolor": "white", "linewidth": 0.3 if wide > 2 else 0}
+    axes.add_patch(Rectangle((begin, row + 0.05), length, 0.9 * high, **looks))
+    if wide > LEGIBLE and text:
+        red, green, blue = to_rgb(colour)
+        ink = "white" if 0.3 * red + 0.59 * green + 0.11 * blue < 0.5 else "black"
+        axes.text(begin, row + 0.5, f" {_fitting(_plain(text), wide - 5)}", va="center", color=ink)
+
+
+def _paler(colour: Any, share: float) -> tuple[float, float, float]:
+    """Return this share of a colour on white."""
+    red, green, blue = (1 - share * (1 - part) for part in to_rgb(colour))
+    return red, green, blue
 
 
 def _intervals(

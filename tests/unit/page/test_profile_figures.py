@@ -280,3 +280,35 @@ def test_ten_cases_with_a_profile_of_each_side_fit_into_a_megabyte(page_of, plac
     made = page_of(place(records))
     assert (len(figures(made, "Icicle")), len(figures(made, "Timeline"))) == (10, 20)
     assert len(render(made)) < 1_000_000
+
+
+def boxes_of(axes):
+    return [(box.get_x(), box.get_y(), box.get_width(), box.get_height()) for box in axes.patches]
+
+
+def test_drawings_for_papers_have_the_same_widths():
+    drawing = pytest.importorskip("benchmarker.page.drawing").drawing
+    found = [ingest(FIXTURES / name) for name in SMALL[:2]]
+    whole = icicle("key", "title", [Side("", 0, found[0])], (), ALL)
+    (axes,) = drawing(whole, 6.5, "black").axes
+    x, y, width, height = boxes_of(axes)[0]
+    assert (x, width, height) == (0, found[0].trace.busy_ns / 1e9, pytest.approx(0.9))
+    backward, forward = [box for box in boxes_of(axes) if box[1] == pytest.approx(y + 1)]
+    assert backward[2] + forward[2] == pytest.approx(width)
+    assert "lm_head" in [text.get_text().strip() for text in axes.texts]
+
+    both = icicle(
+        "key", "title", [Side(name, at, of) for at, (name, of) in enumerate(zip("ab", found, strict=True))], (), 50
+    )
+    canvas = drawing(both, 6.5, "black")
+    assert [text.get_text() for text in canvas.legends[0].texts] == ["longer in a", "longer in b"]
+
+    line = timeline("key", Side("", 0, found[0]), (), 40)
+    canvas = drawing(line, 6.5, "black")
+    (mark,) = line.marks
+    assert len(boxes_of(canvas.axes[0])) == len(mark.boxes)
+    assert sum(width for _, _, width, _ in boxes_of(canvas.axes[0])) == pytest.approx(
+        sum(box.span_ns for box in mark.boxes) / 1e9
+    )
+    texts = [text.get_text() for text in canvas.legends[0].texts]
+    assert {"gemm", "idle: host", "copy"} <= set(texts)
