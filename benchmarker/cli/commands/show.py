@@ -12,15 +12,19 @@ import click
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import ALL, Output, View, output_options
 from benchmarker.cli.options.results import mixed_output, pool_option, results_argument, tell_unread, where_option
+from benchmarker.cli.options.types import File
+from benchmarker.display.badge import badge
 from benchmarker.display.drawings import marks_of
 from benchmarker.display.records import as_plain, cases_output, record_output, trials_output
 from benchmarker.display.result import Part
-from benchmarker.formatting import names_in
+from benchmarker.files import atomic
+from benchmarker.formatting import clean, names_in
 from benchmarker.hooks.cases import Cases
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.library.results import conditions
 from benchmarker.records import sides, store
 from benchmarker.records.load import is_load
+from benchmarker.records.step_times import STEP_TIME
 
 if TYPE_CHECKING:
     from benchmarker.hooks.metrics import Derive
@@ -33,10 +37,17 @@ if TYPE_CHECKING:
 @pool_option
 @click.option("--trials", is_flag=True, help="Show a line for each trial instead of one for each case.")
 @click.option("--metric", metavar="NAME[,NAME...]", help="Metrics to show. [default: the main ones that have a value]")
+@click.option("--badge", "svg", type=File(dir_okay=False), help="Write the figure of one case as a badge, an SVG file.")
 @store.uncollected()
 @output_options(top=ALL)
 def command(
-    results: tuple[Path, ...], where: tuple[str, ...], pool: bool, trials: bool, metric: str | None, view: View
+    results: tuple[Path, ...],
+    where: tuple[str, ...],
+    pool: bool,
+    trials: bool,
+    metric: str | None,
+    svg: Path | None,
+    view: View,
 ) -> Output:
     """Show a single record in full, a line for each case of several records, or the load that `serve-load` stored.
 
@@ -50,9 +61,10 @@ def command(
     `serve-load`.
     """
     if len(results) == 1 and is_load(results[0]):
-        if trials or metric or where:
+        if trials or metric or where or svg:
             raise UserError(
-                f"{results[0]} is a load, which has no trials and no metrics; leave --trials, --metric and --where out"
+                f"{results[0]} is a load, which has no trials and no metrics; "
+                "leave --trials, --metric, --where and --badge out"
             )
         from benchmarker.cli.display.loads import output_of
         from benchmarker.records import load
@@ -62,6 +74,11 @@ def command(
     derive = load_metrics(results)
     chosen = names_in(metric or "")
     tell_unread(faults)
+    if svg:
+        if len(chosen) > 1:
+            raise UserError(f"--metric={metric}: a badge shows one metric")
+        atomic.save(svg, badge(Cases.of_sides(several), derive, chosen[0] if chosen else STEP_TIME).encode())
+        click.echo(clean(f"badge: {svg}"), err=True)
     data = (as_plain(record, derive(record), side.name) for side in several for record in side.records)
     return Output(_parts(several, derive, chosen, trials, view), data, 1 if faults else 0)
 
