@@ -13,6 +13,7 @@ from benchmarker.display.result import Part
 from benchmarker.library.profiles.difference import difference
 from benchmarker.library.profiles.filters import Filters
 from benchmarker.library.profiles.view import Profiled
+from benchmarker.page.page_model import Axis, Bars, Figure
 from benchmarker.traces.formats.aten_cost import Causal
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from benchmarker.traces.ingest import Ingested
     from benchmarker.traces.wall_time import Bound
 
+MOST_BARS = 12
+"""Rows that a figure shows, the first ones."""
 KernelsBy = Literal["name", "shape", "launch", "category", "scope", "op", "phase", "device"]
 OpsBy = Literal["op", "shape"]
 Sort = Literal["busy", "total", "self", "count", "mean", "median", "max", "name"]
@@ -59,6 +62,27 @@ class Statistics(Profiled):
     trace: Trace
     bound: Bound | None
     only_wide: Sequence[str] = ()
+
+    @property
+    def figures(self) -> Sequence[Figure]:
+        """The shares of the busy time of the first rows; none if there is no row."""
+        frame = self.frame[:MOST_BARS]
+        if "share" not in frame or not len(frame):
+            return ()
+        names = tuple(map(str, frame.iloc[:, 0]))
+        left = f"The first {MOST_BARS} of {len(self.frame)} are drawn; the data table has all."
+        return [
+            Figure(
+                "busy",
+                f"Share of the busy time by {frame.columns[0]}",
+                "Times are those under the profiler.",
+                Axis("share of the busy time", "%", limit=(0.0,)),
+                (Bars("share", 0, tuple(range(len(frame))), tuple(map(float, frame["share"]))),),
+                self.table(),
+                rows=names,
+                left_out=left if len(self.frame) > MOST_BARS else "",
+            )
+        ]
 
     def parts(self, *, wide: bool = False, top: int = 0) -> Iterator[Part]:
         """Yield the line above the table, and the table."""

@@ -77,6 +77,18 @@ def test_the_frame_is_whole_and_the_first_rows_are_printed(launched):
     assert made.to_pandas()["share"].sum() == pytest.approx(1)
 
 
+def test_a_notebook_shows_the_shares_of_the_first_rows(launched, tmp_path):
+    pytest.importorskip("matplotlib")
+    made = benchmarker.profile(launched)
+    (figure,) = made.figures
+    assert figure.marks[0].values == tuple(made.frame["share"][:12])
+    assert figure.rows == tuple(made.frame["name"][:12])
+    assert "The first 12 of 40 are drawn" in made._repr_html_()
+    made.save_figure(tmp_path / "busy.png")
+    assert len((tmp_path / "busy.csv").read_text().splitlines()) == 1 + 40
+    assert benchmarker.profile(launched, name="none").figures == ()
+
+
 def test_several_tables_are_frames(launched):
     memory = benchmarker.profile(launched, view="memory")
     assert {name: len(frame) for name, frame in memory.frames.items()} == {"peaks": 1, "at_peak": 2, "timeline": 1}
