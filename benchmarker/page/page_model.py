@@ -205,9 +205,8 @@ class Section:
 
 
 def figures_of(sections: Iterable[Section | None]) -> list[Figure]:
-    """Return the figures of sections, in order, without icicles and time lines, which are only on the page."""
-    parts = [part for each in sections if each for part in each.parts if isinstance(part, Figure)]
-    return [part for part in parts if not isinstance(part.marks[0], Icicle | Timeline)]
+    """Return the figures of sections, in order."""
+    return [part for each in sections if each for part in each.parts if isinstance(part, Figure)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +244,7 @@ class Page:
 
     @property
     def figures(self) -> list[Figure]:
-        """The figures of all sections that can be drawn alone, in order."""
+        """The figures of all sections, in order."""
         return figures_of(self.sections)
 
 
