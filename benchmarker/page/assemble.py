@@ -8,7 +8,7 @@ from benchmarker.comparing.results import METHODS
 from benchmarker.page import answer, loads, summary
 from benchmarker.page.environment import environment
 from benchmarker.page.faults import faults
-from benchmarker.page.measured import measured
+from benchmarker.page.measured import at_a_glance, evidence, measured
 from benchmarker.page.over_time import over_time
 from benchmarker.page.page_model import Figure, Page, Section, figures_of
 from benchmarker.page.power import time_series
@@ -54,13 +54,14 @@ def page(study: Study) -> tuple[Page, list[str]]:
     """Return the page, and the files next to the records that could not be read, which the page lists too."""
     lines, unread_lines = time_series(study)
     icicles, of_profiles, unread_tables = profiled(study)
+    judged, picture = verdicts(study)
     run, unread_meters = over_time(study)
     unread = list(dict.fromkeys([*unread_lines, *unread_tables, *unread_meters]))
     found = (
         measured(study),
         scores(study),
         acceptance(study),
-        verdicts(study),
+        judged,
         summary.results(study),
         throughput(study),
         times(study),
@@ -84,6 +85,9 @@ def page(study: Study) -> tuple[Page, list[str]]:
         (*answer.cards(study), *loads.cards(study.loads)),
         (*answer.doubts(study), *loads.doubted(study.loads)),
         tuple(each for each in found if each),
+        picture=picture,
+        sides=at_a_glance(study),
+        evidence=evidence(study),
     )
     return made, unread
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,13 +16,14 @@ from benchmarker.comparing import matching
 from benchmarker.comparing.judge import compare
 from benchmarker.comparing.notes import suite_notes
 from benchmarker.comparing.results import Rules
+from benchmarker.files import regular
 from benchmarker.hooks.metrics import cached, load_metrics
 from benchmarker.page.study import Study, beside
 from benchmarker.procurement import costs, reference, sides, weights
 from benchmarker.procurement.accept import accept
 from benchmarker.procurement.completeness import completeness_of
 from benchmarker.procurement.score import THROUGHPUT, default_metrics, score
-from benchmarker.records import ceilings, store
+from benchmarker.records import archive, ceilings, store
 from benchmarker.records.sides import side_of
 from benchmarker.traces.profile_files import EVENTS
 
@@ -91,7 +94,18 @@ def gather(
         acceptances=_acceptances(read, derive, procurement.reference) if procurement.reference else (),
         loads=loads,
         title=title,
+        digests={str(result): digest for result in results if (digest := _digest(result))},
     )
+
+
+def _digest(result: Path) -> str:
+    """Return the SHA-256 of the records of a result, one file after the other in order; empty without such files."""
+    files = [] if archive.is_archive(result) else store.record_files(result, lambda _: None)
+    digest = hashlib.sha256()
+    for file in files:
+        with suppress(OSError):
+            digest.update(regular.content(file))
+    return digest.hexdigest() if files else ""
 
 
 def _as_scored(family: Family, scores: Scores) -> Family:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from benchmarker.records.record import Record
 
 MOST_SIDES = 6
+MOST_GLANCED = 3
+LINE = 220
+"""Characters of what a side is, at a glance."""
 MOST_VALUES = 3
 LONGEST = 120
 MOST_LIBRARIES = 12
@@ -24,21 +27,73 @@ MOST_LIBRARIES = 12
 def measured(study: Study) -> Section:
     """Return the table of the machine, the software and the trials of each side."""
     sides = dict(list(study.sides.items())[:MOST_SIDES])
-    found = [_facts([record for group in groups for record in group.records]) for groups in sides.values()]
-    names = list(dict.fromkeys(name for facts in found for name in facts))
-    rows: list[tuple[Cell, ...]] = [(name, *(_cell(facts.get(name, ())) for facts in found)) for name in names]
-    marked = {index for index, row in enumerate(rows) if len(set(row[1:])) > 1}
+    different, same = _rows(study)
+    rows: list[tuple[Cell, ...]] = [*different] if len(sides) > 1 else [*same]
+    marked = set(range(len(different)))
     trials = [_trials(study, groups) for groups in sides.values()]
     rows += [(name, *(each[index] for each in trials)) for index, name in enumerate(("trials", "runs", "measured on"))]
-    columns = (Column(""), *(Column(side or "all trials") for side in sides))
+    columns = (Column("property"), *(Column(side or "all trials") for side in sides))
     lead = [f"{_cases(study)}: {study.shared}." if study.shared else f"{_cases(study)}."]
     caption = "Rows marked with ≠ differ." if marked else ""
     if len(study.sides) > MOST_SIDES:
         caption = f"Only the first {MOST_SIDES} of {len(study.sides)} sides are shown. {caption}".strip()
     elif len(sides) > 1 and not marked:
         caption = "The sides do not differ in any of these properties."
-    table = Table(columns, tuple(rows), marked=frozenset(marked))
-    return Section("measured", "What was measured", tuple(lead), (Listing("Sides", table, caption),))
+    parts = [Listing("Sides", Table(columns, tuple(rows), marked=frozenset(marked)), caption)]
+    if len(sides) > 1 and same:
+        table = Table((Column("property"), Column("value")), tuple(row[:2] for row in same))
+        parts.append(Listing(f"{_same(study)} ({len(same)})", table, folded=True))
+    return Section("measured", "What was measured", tuple(lead), tuple(parts))
+
+
+def at_a_glance(study: Study) -> tuple[tuple[str, str], ...]:
+    """Return each side with what is different there, and what is the same on all; of a single side, what it is."""
+    different, same = _rows(study)
+    shared = _listed((name, value) for name, value, *_ in same if value != "none")
+    if len(study.sides) == 1:
+        return ((next(iter(study.sides)) or "measured on", shared),)
+    sides = list(study.sides)[:MOST_GLANCED]
+    told = [(side, _listed((row[0], row[at]) for row in different)) for at, side in enumerate(sides, 1)]
+    if more := len(study.sides) - len(sides):
+        told.append((f"{more} more", "see below"))
+    return *told, (_same(study), shared)
+
+
+def evidence(study: Study) -> Listing:
+    """Return the results with the SHA-256 of their records, by which they can be recognised."""
+    rows = [
+        (
+            result,
+            len(records),
+            _cell(dict.fromkeys(record.machine.host for record in records)),
+            study.digests.get(result, "-"),
+        )
+        for result, records in study.results
+    ]
+    columns = (Column("result"), Column("trials", numeric=True), Column("machines"), Column("SHA-256 of the records"))
+    caption = "For the folder of a run, `cat RUN/2*.json | sha256sum` prints the same."
+    return Listing("Records", Table(columns, tuple(rows)), caption, folded=True)
+
+
+def _same(study: Study) -> str:
+    return "The same on both" if len(study.sides) == 2 else "The same on all"
+
+
+def _listed(named: Iterable[tuple[str, str]]) -> str:
+    """Return values with their names, as many as a line holds."""
+    texts = [f"{name} {value}" for name, value in named if value != "-"]
+    kept = next((at for at in range(len(texts), 0, -1) if len("; ".join(texts[:at])) <= LINE), 1)
+    more = f"; and {len(texts) - kept} more" if len(texts) > kept else ""
+    return "; ".join(texts[:kept]) + more or "no difference in what records have"
+
+
+def _rows(study: Study) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+    """Return the properties in which the sides differ, and those in which they do not, with the value of each side."""
+    sides = list(study.sides.values())[:MOST_SIDES]
+    found = [_facts([record for group in groups for record in group.records]) for groups in sides]
+    names = list(dict.fromkeys(name for facts in found for name in facts))
+    rows = [(name, *(_cell(facts.get(name, ())) for facts in found)) for name in names]
+    return [row for row in rows if len(set(row[1:])) > 1], [row for row in rows if len(set(row[1:])) == 1]
 
 
 def _cases(study: Study) -> str:

@@ -230,7 +230,11 @@ class Doubt:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The whole page; `undoubted` is what is known if there is no doubt."""
+    """The whole page; `undoubted` is what is known if there is no doubt.
+
+    The first screen has the `picture` of the answer, and of each side in what it differs, then what all have in common.
+    `evidence` is the table by which the records can be recognised; with it, the print has lines to sign.
+    """
 
     title: str
     subtitle: str
@@ -241,6 +245,15 @@ class Page:
         "No trial failed or is missing, none is known to have been disturbed, and no difference between the sides was "
         "found."
     )
+    picture: Figure | None = None
+    sides: tuple[tuple[str, str], ...] = ()
+    evidence: Listing | None = None
+
+    @property
+    def all_figures(self) -> list[Figure]:
+        """The picture and the figures of all sections, in order."""
+        parts = (part for section in self.sections for part in section.parts)
+        return [part for part in (self.picture, *parts) if isinstance(part, Figure)]
 
     @property
     def figures(self) -> list[Figure]:

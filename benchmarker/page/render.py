@@ -40,7 +40,6 @@ def render(page: Page) -> bytes:
     environment = Environment(
         autoescape=True, finalize=shown, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    figures = [part for section in page.sections for part in section.parts if isinstance(part, Figure)]
     scripts = "\n".join((here / f"{name}.js").read_text("utf-8") for name in SCRIPTS)
     text = environment.from_string((here / "page.html").read_text("utf-8")).render(
         page=page,
@@ -51,7 +50,7 @@ def render(page: Page) -> bytes:
         is_figure=lambda part: isinstance(part, Figure),
         style=Markup((here / "page.css").read_text("utf-8")),  # noqa: S704
         script=Markup(f'"use strict";\n(() => {{\n{scripts}}})();'),  # noqa: S704
-        figures=Markup(escaped(_json([specification(each) for each in figures]))),  # noqa: S704
+        figures=Markup(escaped(_json([specification(each) for each in page.all_figures]))),  # noqa: S704
     )
     return text.encode()
 

@@ -22,6 +22,7 @@ from benchmarker.comparing.formatting import (
 )
 from benchmarker.comparing.results import METHODS
 from benchmarker.comparing.samples import Tested
+from benchmarker.formatting import count
 from benchmarker.page.page_model import (
     BELOW,
     Axis,
@@ -41,10 +42,13 @@ from benchmarker.stats.shift import Shift
 from benchmarker.tables.table import P_VALUE, RATIO, Cell, Column, Table, number
 
 if TYPE_CHECKING:
-    from benchmarker.comparing.results import Comparison
+    from benchmarker.comparing.results import Comparison, GeometricMean
+    from benchmarker.page.page_model import Dot
     from benchmarker.page.study import Study
 
 MOST_NOTES = 100
+MOST_PICTURED = 8
+"""Comparisons that the first screen shows; of more, it has the geometric means."""
 CURVE = 101
 """Ratios at which a curve of p-values is drawn."""
 ALMOST_ALL = 0.998
@@ -55,11 +59,14 @@ _SYMBOLS = {"faster": 3, "better": 3, "slower": 7, "worse": 7, "same": 1, "undec
 """Symbols of verdicts: a triangle up or down, a square, a cross. Colours are those of the sides."""
 
 
-def verdicts(study: Study) -> Section:
-    """Return a figure of the ratios, the table of all comparisons, and the evidence for each verdict."""
+def verdicts(study: Study) -> tuple[Section, Figure | None]:
+    """Return the comparisons, all in a table with the evidence for each verdict, and the picture of the answer.
+
+    That is the figure of the ratios if there are few, and otherwise that of their geometric means, if there are any.
+    """
     family = study.family
     if family is None:
-        return Section("verdicts", "Verdicts", (f"Nothing is compared: {study.unjudged}.",))
+        return Section("verdicts", "Verdicts", (f"Nothing is compared: {study.unjudged}.",)), None
     first = family.comparisons[0]
     lead = [f"{tally(family.comparisons)}, of {len(family.comparisons)}."]
     if not (study.scores and any(each.metric == first.metric for each in study.scores.rankings)):
@@ -67,8 +74,11 @@ def verdicts(study: Study) -> Section:
             f"{over_cases(each, Terms.of(first))}; B/A {ratio(each)}, {each.method}." for each in family.geometric_means
         ] + lead
     judged = by_case(study)
-    parts = (_ratios(study, judged), _listing(study, judged), _notes(study, judged), _evidence(judged))
-    return Section("verdicts", "Verdicts", tuple(lead), tuple(filter(None, parts)))
+    ratios = _ratios(study, judged)
+    picture = ratios if len(judged) <= MOST_PICTURED else _means(study)
+    own = None if ratios is picture else ratios
+    parts = (own, _listing(study, judged), _notes(study, judged), _evidence(judged))
+    return Section("verdicts", "Verdicts", tuple(lead), tuple(filter(None, parts))), picture
 
 
 class Judged(NamedTuple):
@@ -137,47 +147,76 @@ def _listing(study: Study, judged: Sequence[Judged]) -> Listing:
 
 
 def _ratios(study: Study, judged: Sequence[Judged]) -> Figure | None:
-    """Return the figure of the ratios with their intervals, the line of no change, and the band of no difference."""
+    """Return the figure of the ratios with their intervals, p-values and rounds."""
     shown = [each for each in judged if each.comparison.ratio is not None]
     if not shown:
         return None
-    some, first = shown[:MOST_DRAWN], shown[0][1]
-    contenders = list(dict.fromkeys(each.contender for _, each, _ in shown))
-    names = [case if len(contenders) == 1 else _name(case, each) for case, each, _ in some]
-    order = list(study.sides)
-    marks, ratios = _evidence_marks(some, order), list[Mark]()
-    for contender, word in dict.fromkeys((each.contender, each.verdict) for _, each, _ in some):
-        at = [index for index, (_, each, _) in enumerate(some) if (each.contender, each.verdict) == (contender, word)]
-        these = [(float(index), names[index], some[index].comparison) for index in at]
-        ratios.append(
-            Points.of(
-                f"{short(contender)}: {word}",
-                order.index(short(contender)),
-                [
-                    (each.ratio or 0.0, row, each.low, each.high, f"{name}: {verdict(each)}, {ratio(each)}")
-                    for row, name, each in these
-                ],
-                "dots",
-                _SYMBOLS[word],
-            )
-        )
+    some = shown[:MOST_DRAWN]
+    contenders = {each.comparison.contender for each in shown}
+    rows = [
+        (each.case if len(contenders) == 1 else _name(each.case, each.comparison), each.comparison) for each in some
+    ]
+    marks = _evidence_marks(some, list(study.sides))
     paired = any(len(each.tested.values) for each in judged)
     rounds = [(Column("ratios of the rounds"), lambda each: " ".join(map(str, _rounds(each.tested))))] * paired
-    side, gain = "Left" if first.better == "lower" else "Right", better_and_worse(first.unit)[0]
-    left = "" if len(some) == len(shown) else f"Only {len(some)} of {len(shown)} are drawn; the data table has all."
-    return Figure(
-        "ratios",
-        f"Ratio of the {measure(first.metric)}, contender over baseline",
-        f"Each mark is a ratio, with its {percent(first.level)} interval as a line. {side} of 1 means that the "
-        f"contender is {gain}. The shaded band, ±{percent(first.delta)}, counts as no difference."
-        + " A curve is the p-value that the verdict's test, before any correction, gives to each ratio: 1 at the "
-        f"estimate, {percent(1 - first.level)} at the ends of the interval."
+    more = (
+        " A curve is the p-value that the verdict's test, before any correction, gives to each ratio: 1 at the "
+        f"estimate, {percent(1 - some[0].comparison.level)} at the ends of the interval."
         * any(isinstance(mark, Ridge) for mark in marks)
-        + " Small dots are the rounds." * paired,
+        + " Small dots are the rounds." * paired
+    )
+    left = "" if len(some) == len(shown) else f"Only {len(some)} of {len(shown)} are drawn; the data table has all."
+    return _figure(study, "ratios", rows, _table(judged, *rounds), marks, more, left)
+
+
+def _means(study: Study) -> Figure | None:
+    """Return the figure of the geometric means of the ratios; None if there is none."""
+    assert study.family
+    means = study.family.geometric_means[:MOST_DRAWN]
+    rows = [(f"{short(each.contender)}, mean of {count(each.cases, 'case')}", each) for each in means]
+    data = table_of(
+        rows,
+        (Column("mean"), lambda row: row[0]),
+        (Column("verdict"), lambda row: verdict(row[1])),
+        (number("B/A", RATIO), lambda row: row[1].ratio),
+        (number("from", RATIO), lambda row: row[1].low),
+        (number("to", RATIO), lambda row: row[1].high),
+        (number("p", P_VALUE), lambda row: row[1].p_adjusted),
+    )
+    return _figure(study, "mean-ratios", rows, data) if means else None
+
+
+def _figure(
+    study: Study,
+    key: str,
+    rows: Sequence[tuple[str, Comparison | GeometricMean]],
+    data: Table,
+    marks: Sequence[Mark] = (),
+    more: str = "",
+    left: str = "",
+) -> Figure:
+    """Return a figure of ratios with their intervals, the line of no change, and the band of no difference."""
+    assert study.family
+    first, order = study.family.comparisons[0], list(study.sides)
+    found: dict[tuple[str, str], list[Dot]] = {}
+    for row, (name, each) in enumerate(rows):
+        text = f"{name}: {verdict(each)}, {ratio(each)}"
+        dot = (each.ratio or 0.0, float(row), each.low, each.high, text)
+        found.setdefault((short(each.contender), each.verdict), []).append(dot)
+    ratios = [
+        Points.of(f"{contender}: {word}", order.index(contender), dots, "dots", _SYMBOLS[word])
+        for (contender, word), dots in found.items()
+    ]
+    side, gain = "Left" if first.better == "lower" else "Right", better_and_worse(first.unit)[0]
+    return Figure(
+        key,
+        f"Ratio of the {measure(first.metric)}, contender over baseline",
+        f"Each mark is a ratio, with its {percent(rows[0][1].level)} interval as a line. {side} of 1 means that the "
+        f"contender is {gain}. The shaded band, ±{percent(first.delta)}, counts as no difference.{more}",
         Axis("ratio, contender over baseline", "", log=True),
         (*marks, *ratios),
-        _table(judged, *rounds),
-        rows=tuple(names),
+        data,
+        rows=tuple(name for name, _ in rows),
         lines=(1.0,),
         bands=(Band(1 / (1 + first.delta), 1 + first.delta, f"±{percent(first.delta)}"),),
         left_out=left,

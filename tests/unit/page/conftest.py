@@ -70,7 +70,7 @@ def parts() -> Callable[..., dict[str, Figure | Listing]]:
     """Figures by key and tables by title."""
 
     def find(made: Page) -> dict[str, Figure | Listing]:
-        every = [part for section in made.sections for part in section.parts]
+        every = [*filter(None, [made.picture]), *(part for section in made.sections for part in section.parts)]
         return {part.key if isinstance(part, Figure) else part.title: part for part in every}
 
     return find

@@ -398,3 +398,13 @@ def test_an_axis_is_zoomed_and_reset_by_pointer_and_keyboard(open_page):
     page.keyboard.press("+")
     reset.click()
     assert ticks(place) == whole
+
+
+def test_the_first_two_printed_pages_are_the_answer_and_what_is_signed(open_page):
+    page = open_page(viewport={"width": 1280, "height": 900}).page
+    assert not page.locator(".signatures").is_visible()
+    page.emulate_media(media="print")
+    assert page.locator(".signatures").is_visible()
+    assert page.locator(".evidence table").is_visible()
+    page.add_style_tag(content=".body, footer { display: none !important }")
+    assert page.pdf(format="A4").count(b"/Type /Page\n") == 2

@@ -1,5 +1,6 @@
 """What a buyer reads: the answer, its doubts, what was measured, scores, costs and acceptance."""
 
+import hashlib
 import json
 import re
 from pathlib import Path
@@ -233,13 +234,22 @@ def test_what_was_measured_stands_side_by_side_and_differences_are_marked(page_o
     device = msgspec.structs.replace(plain, platform="cuda", name="H200", uuid="GPU-1", memory_bytes=2**37)
     made = page_of(offers / "a", offer(tmp_path / "g", 0.8, machine=machine, device=device))
     one = table(made, "Sides")
-    assert [column.name.rpartition("/")[2] for column in one.columns] == ["", "a", "g"]
+    assert [column.name.rpartition("/")[2] for column in one.columns] == ["property", "a", "g"]
     found = {row[0]: (index in one.marked, *row[1:]) for index, row in enumerate(one.rows)}
+    same = next(part for part in section(made, "measured").parts if part.title.startswith("The same on both ("))
+    assert same.folded and same.title == f"The same on both ({len(same.table.rows)})"
+    found |= {name: (False, value, value) for name, value in same.table.rows}
     assert found["device"] == (True, "the processor", "H200, 128 GiB")
     assert found["driver"] == (True, "-", "570.1")
     assert found["toy"] == (False, "1.0", "1.0")
     assert found["trials"] == (False, "16 of 16 succeeded", "16 of 16 succeeded")
     assert found["machine"] == (True, "-", "Maker R750")
+    assert [(name.rpartition("/")[2], what) for name, what in made.sides[:2]] == [
+        ("a", "device the processor"),
+        ("g", "device H200, 128 GiB; machine Maker R750; driver 570.1; power limit 700 W"),
+    ]
+    assert made.sides[2][0] == "The same on both"
+    assert "; framework toy eager; toy 1.0; " in made.sides[2][1]
     assert {"host", "processor", "cores used", "memory", "framework", "suite", "runs", "measured on"} <= found.keys()
 
 
@@ -251,7 +261,7 @@ def test_a_problem_is_a_panel_and_a_side_has_one_colour(page_of, tmp_path):
             record = make_record(factor, run=f"{name}{problem}", case=case, design=design)
             (folder / f"{record.trial_id}.json").write_bytes(atomic.encode(record))
     made = page_of(tmp_path / "a", tmp_path / "b")
-    figures = {part.key: part for each in made.sections for part in each.parts if hasattr(part, "marks")}
+    figures = {figure.key: figure for figure in made.all_figures}
     assert figures["samples_per_s-0"].title.endswith(", nap, samples/s")
     assert len(figures["samples_per_s-1"].rows) == 2
     sides = [row[1].rpartition("/")[2] for row in figures["samples_per_s-0"].data.rows]
@@ -286,3 +296,40 @@ def test_no_markers_of_code_and_of_line_breaks_are_on_the_page(page_of, place, t
     assert "\\x0a" not in shown
     assert "first line second" in shown
     assert "<code>benchmarker ceilings --precision=fp32</code>" in shown
+
+
+def test_the_digest_of_a_result_is_that_of_its_record_files_one_after_the_other(page_of, offers):
+    made = page_of(offers / "a", offers / "b")
+    rows = made.evidence.table.rows
+    assert [(Path(row[0]).name, row[1]) for row in rows] == [("a", 16), ("b", 16)]
+    for result, _, _, digest in rows:
+        content = b"".join(file.read_bytes() for file in sorted(Path(result).glob("*.json")))
+        assert digest == hashlib.sha256(content).hexdigest()
+    assert rows[0][3] != rows[1][3]
+
+
+def test_the_picture_is_of_few_comparisons_or_of_their_means(page_of, tmp_path):
+    few = page_of(offer(tmp_path / "a", 1.0), offer(tmp_path / "b", 0.8))
+    assert few.picture.key == "ratios"
+    assert not any(figure.key == "ratios" for figure in few.all_figures[1:])
+    sides = [
+        make_record(
+            step_s * (1 + number),
+            run=f"run-{seed}",
+            trial=trial,
+            case={"framework": name, "seed": seed},
+            design={"case_number": number},
+        )
+        for seed in range(9)
+        for number, name in enumerate(("one", "two"))
+        for trial, step_s in enumerate(STEPS)
+    ]
+    folder = tmp_path / "many"
+    folder.mkdir()
+    for record in sides:
+        (folder / f"{record.trial_id}.json").write_bytes(atomic.encode(record))
+    many = page_of(folder)
+    (mark,) = many.picture.marks
+    assert (many.picture.key, many.picture.rows) == ("mean-ratios", ("two, mean of 9 cases",))
+    assert mark.x == pytest.approx((2.0,))
+    assert len(next(figure for figure in many.all_figures if figure.key == "ratios").rows) == 9
