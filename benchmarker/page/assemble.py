@@ -94,7 +94,8 @@ def page(study: Study) -> tuple[Page, list[str]]:
 
 def main_figures(study: Study) -> list[Figure]:
     """Return the figures of the verdicts, if there are any, and of the step times."""
-    return figures_of([verdicts(study), times(study)])
+    judged, picture = verdicts(study)
+    return [*([picture] if picture else []), *figures_of([judged, times(study)])]
 
 
 def method(study: Study) -> Section:

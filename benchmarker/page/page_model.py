@@ -257,8 +257,8 @@ class Page:
 
     @property
     def figures(self) -> list[Figure]:
-        """The figures of all sections, in order."""
-        return figures_of(self.sections)
+        """The picture of the answer, if there is one, and the figures of all sections, in order."""
+        return [*([self.picture] if self.picture else []), *figures_of(self.sections)]
 
 
 def plain(part: Any) -> Any:
