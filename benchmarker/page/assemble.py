@@ -95,7 +95,7 @@ def page(study: Study) -> tuple[Page, list[str]]:
 def main_figures(study: Study) -> list[Figure]:
     """Return the figures of the verdicts, if there are any, and of the step times."""
     judged, picture = verdicts(study)
-    return [*([picture] if picture else []), *figures_of([judged, times(study)])]
+    return [*filter(None, [picture]), *figures_of([judged, times(study)])]
 
 
 def method(study: Study) -> Section:

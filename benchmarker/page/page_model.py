@@ -250,15 +250,9 @@ class Page:
     evidence: Listing | None = None
 
     @property
-    def all_figures(self) -> list[Figure]:
-        """The picture and the figures of all sections, in order."""
-        parts = (part for section in self.sections for part in section.parts)
-        return [part for part in (self.picture, *parts) if isinstance(part, Figure)]
-
-    @property
     def figures(self) -> list[Figure]:
-        """The picture of the answer, if there is one, and the figures of all sections, in order."""
-        return [*([self.picture] if self.picture else []), *figures_of(self.sections)]
+        """The picture and the figures of all sections, in order."""
+        return [*filter(None, [self.picture]), *figures_of(self.sections)]
 
 
 def plain(part: Any) -> Any:

@@ -50,7 +50,7 @@ def render(page: Page) -> bytes:
         is_figure=lambda part: isinstance(part, Figure),
         style=Markup((here / "page.css").read_text("utf-8")),  # noqa: S704
         script=Markup(f'"use strict";\n(() => {{\n{scripts}}})();'),  # noqa: S704
-        figures=Markup(escaped(_json([specification(each) for each in page.all_figures]))),  # noqa: S704
+        figures=Markup(escaped(_json([specification(each) for each in page.figures]))),  # noqa: S704
     )
     return text.encode()
 

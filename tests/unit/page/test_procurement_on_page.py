@@ -261,7 +261,7 @@ def test_a_problem_is_a_panel_and_a_side_has_one_colour(page_of, tmp_path):
             record = make_record(factor, run=f"{name}{problem}", case=case, design=design)
             (folder / f"{record.trial_id}.json").write_bytes(atomic.encode(record))
     made = page_of(tmp_path / "a", tmp_path / "b")
-    figures = {figure.key: figure for figure in made.all_figures}
+    figures = {figure.key: figure for figure in made.figures}
     assert figures["samples_per_s-0"].title.endswith(", nap, samples/s")
     assert len(figures["samples_per_s-1"].rows) == 2
     sides = [row[1].rpartition("/")[2] for row in figures["samples_per_s-0"].data.rows]
@@ -311,7 +311,7 @@ def test_the_digest_of_a_result_is_that_of_its_record_files_one_after_the_other(
 def test_the_picture_is_of_few_comparisons_or_of_their_means(page_of, tmp_path):
     few = page_of(offer(tmp_path / "a", 1.0), offer(tmp_path / "b", 0.8))
     assert few.picture.key == "ratios"
-    assert not any(figure.key == "ratios" for figure in few.all_figures[1:])
+    assert not any(figure.key == "ratios" for figure in few.figures[1:])
     sides = [
         make_record(
             step_s * (1 + number),
@@ -332,4 +332,4 @@ def test_the_picture_is_of_few_comparisons_or_of_their_means(page_of, tmp_path):
     (mark,) = many.picture.marks
     assert (many.picture.key, many.picture.rows) == ("mean-ratios", ("two, mean of 9 cases",))
     assert mark.x == pytest.approx((2.0,))
-    assert len(next(figure for figure in many.all_figures if figure.key == "ratios").rows) == 9
+    assert len(next(figure for figure in many.figures if figure.key == "ratios").rows) == 9
