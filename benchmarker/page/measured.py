@@ -70,7 +70,12 @@ def evidence(study: Study) -> Listing:
         )
         for result, records in study.results
     ]
-    columns = (Column("result"), Column("trials", numeric=True), Column("machines"), Column("SHA-256 of the records"))
+    columns = (
+        Column("result"),
+        Column("trials", numeric=True),
+        Column("machines"),
+        Column("SHA-256 of the records", command=True),
+    )
     caption = "For the folder of a run, `cat RUN/2*.json | sha256sum` prints the same."
     return Listing("Records", Table(columns, tuple(rows)), caption, folded=True)
 
