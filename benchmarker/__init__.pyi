@@ -60,7 +60,6 @@ from .api.program import ToldCheck as ToldCheck
 from .api.program import is_program as is_program
 from .api.program import mostly_started as mostly_started
 from .files.locks import scratch as scratch
-from .files.packages import put_first as put_first
 from .hooks.specs import hookimpl as hookimpl
 from .library.frames import load as load
 from .library.frames import load_blocks as load_blocks

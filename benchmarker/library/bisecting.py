@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from benchmarker.api.errors import UserError
+from benchmarker.api.program import is_program
 from benchmarker.comparing import matching
 from benchmarker.comparing.bisection import Search, is_clear, most, place, planned, threshold
 from benchmarker.comparing.formatting import ratio
@@ -25,7 +25,6 @@ from benchmarker.running.run import execute
 from benchmarker.running.trial import not_begun
 from benchmarker.stats.shift import fewest
 from benchmarker.stats.verdict import looks_at
-from benchmarker.worker.launch import inherited
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
     from benchmarker.running.context import Listener
 
 Outcome = Literal["commit", "no difference", "cannot tell"]
-VARIABLE = "BENCHMARKER_SITES"
-"""The variable that says which packages were built for the files of a tree: JSON, the folder of packages by tree."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +103,7 @@ class Bench:
 
     def checkout(self, commit: Commit) -> Checkout:
         """Return a commit, checked out and built; raises `BuildError`."""
-        return self.repository.checkout(commit, self.build, self.results / BUILDS)
+        return self.repository.checkout(commit, self.build, self.results / BUILDS, self.resume)
 
     def compare(self, one: Commit, two: Commit, answers: Callable[[Comparison], bool]) -> Step:
         """Compare two commits in rounds, until the comparison answers or there are `max_rounds`; raises `BuildError`.
@@ -115,9 +112,7 @@ class Bench:
         """
         checkouts = [self.checkout(commit) for commit in (one, two)]
         self.listener.say(f"comparing {two} with {one.sha[:12]}")
-        packages = {str(each.tree): str(each.packages) for each in checkouts if each.packages}
-        with inherited(VARIABLE, json.dumps(packages)):
-            return Step(one, two, self._compared(one, two, checkouts, answers))
+        return Step(one, two, self._compared(one, two, checkouts, answers))
 
     def _compared(
         self, one: Commit, two: Commit, checkouts: Sequence[Checkout], answers: Callable[[Comparison], bool]
@@ -136,8 +131,9 @@ class Bench:
         plan = make_plan(cases, self.max_rounds, looks=planned_looks)
         referee = _Referee(self.rules, derive, planned_looks, None, None, self.listener.say)
         referee.answers = answers
+        packages = [] if is_program(cases[0].problem) else [each.packages for each in checkouts]
         with self._run(self.results / f"{one.sha[:12]}-{two.sha[:12]}", plan) as folder:
-            records = execute(folder, self.listener, launchers.allocation(), referee)
+            records = execute(folder, self.listener, launchers.allocation(), referee, packages=packages)
         (match,) = matching.within(records).matches
         match = replace(
             match,

@@ -6,16 +6,15 @@ import hashlib
 import os
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import venv
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
+from benchmarker import guard
 from benchmarker.api.errors import UserError
 from benchmarker.files import atomic
 from benchmarker.formatting import one_line
@@ -48,9 +47,14 @@ class Checkout:
     env: Path | None
 
     @property
-    def packages(self) -> Path | None:
-        """The folder of the packages that the build installed."""
-        return next(self.env.glob("lib/python*/site-packages"), None) if self.env else None
+    def packages(self) -> str:
+        """The folder of the packages that the build installed; empty without a build."""
+        return str(_packages(self.env)) if self.env else ""
+
+    @property
+    def installed(self) -> bool:
+        """Whether the build installed a package, by its metadata."""
+        return bool(self.env) and any(Path(self.packages).glob("*.dist-info"))
 
 
 class _Built(msgspec.Struct, frozen=True):
@@ -111,18 +115,19 @@ class Repository:
         )
         return [Path(name) for name in listed.split("\0") if name]
 
-    def checkout(self, commit: Commit, build: str | None, builds: Path) -> Checkout:
+    def checkout(self, commit: Commit, build: str | None, builds: Path, resume: bool = False) -> Checkout:
         """Return a commit that is checked out below `builds` and built there by a command of a shell, once.
 
         The command runs in a virtual environment of its own that has the packages of this one. Raises `BuildError`
-        if it fails, also the next time, and `UserError` if it names a command that there is not.
+        if it fails, or with `resume` if it failed before, and `UserError` if it names a command that there is not.
         """
         folder = builds.absolute() / f"{commit.sha}-{hashlib.sha256((build or '').encode()).hexdigest()[:8]}"
         done, made = folder / "built.json", Checkout(folder / "tree", folder / "env" if build else None)
         if done.exists():
-            if error := msgspec.json.decode(done.read_bytes(), type=_Built).error:
+            error = msgspec.json.decode(done.read_bytes(), type=_Built).error
+            if error and resume:
                 raise BuildError(error)
-            if made.tree.is_dir():
+            if not error and made.tree.is_dir():
                 return made
         shutil.rmtree(folder, ignore_errors=True)
         try:
@@ -144,23 +149,19 @@ class Repository:
         _make_environment(made.env)
         path = f"{made.env / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
         around = {**os.environ, "PATH": path, "VIRTUAL_ENV": str(made.env)}
-        with log.open("wb") as output:
-            process = subprocess.Popen(
-                ["/bin/sh", "-c", build],
+        with (
+            log.open("wb") as output,
+            guard.started(
+                "benchmarker.library.shell",
+                build,
                 cwd=made.tree,
                 env=around,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-            try:
-                status = process.wait()
-            except BaseException:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-                raise
+            ) as process,
+        ):
+            status = process.wait()
         last = (log.read_text(errors="replace").strip().splitlines() or ["it printed nothing"])[-1]
         if status in NOT_FOUND:
             raise UserError(f"the build: {one_line(last)}; install what is missing")
@@ -180,12 +181,15 @@ class Repository:
         return done.stdout.strip()
 
 
+def _packages(env: Path) -> Path:
+    return next(env.glob("lib/python*/site-packages"))
+
+
 def _make_environment(folder: Path) -> None:
     """Make a virtual environment that has the packages of this one, and its pip."""
     venv.create(folder, symlinks=True)
-    packages = next(folder.glob("lib/python*/site-packages"))
     lines = [f"import site; site.addsitedir({path!r})" for path in sys.path if path.endswith("-packages")]
-    (packages / "outer.pth").write_text("\n".join(lines) + "\n")
+    (_packages(folder) / "outer.pth").write_text("\n".join(lines) + "\n")
     pip = folder / "bin" / "pip"
     pip.write_text(f'#!/bin/sh\nexec {shlex.quote(str(folder / "bin" / "python"))} -m pip "$@"\n')
     pip.chmod(0o755)

@@ -40,11 +40,19 @@ class Listener(Protocol):
 
 @dataclass(frozen=True)
 class Context:
-    """The folder of a run, its listener, and what is determined once for all trials; `close` ends its agents."""
+    """The folder of a run, its listener, and what is determined once for all trials; `close` ends its agents.
+
+    `packages` are the folders of packages that come first in the workers of each case, by its number; empty if none.
+    """
 
     folder: RunFolder
     listener: Listener
     allocation: Allocation | None = None
+    packages: Sequence[str] = ()
+
+    def packages_of(self, number: int) -> str:
+        """Return the folder of the packages that come first for the case of a number; empty if there is none."""
+        return self.packages[number] if self.packages else ""
 
     def environment(self, case: Case) -> Environment:
         """The environment variables that show a worker only the GPUs of a case; several nodes find their own."""

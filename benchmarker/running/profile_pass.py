@@ -117,7 +117,8 @@ def _take(context: Context, record: Record, into: Path) -> dict[str, str]:
             events.append(event)
 
     logs = [context.folder.log_path(f"{rank}.profile") for rank in store.of_ranks(record.trial_id, case.ranks)]
-    task = Task(kind="profile", framework=case.framework, cases=(case,), folder=str(into))
+    packages = context.packages_of(record.design.case_number)
+    task = Task(kind="profile", framework=case.framework, cases=(case,), folder=str(into), packages=packages)
     try:
         with context.nodes(case) as nodes:
             ending = run_group(nodes, task, case.measuring.timeout_s, logs, listen)

@@ -45,11 +45,13 @@ def execute(
     allocation: Allocation | None = None,
     enough: Enough = never,
     then_s: Callable[[Iterable[Record]], float] | None = None,
+    packages: Sequence[str] = (),
 ) -> list[Record]:
     """Run the trials of a plan that have no record yet, in its order; returns all records, by case and trial.
 
     The trials of a round share the host and the `allocation`: an unfinished round that was begun elsewhere is repeated
-    whole. `then_s` returns, from the records so far, how many seconds what follows the plan should take. Raises
+    whole. `then_s` returns, from the records so far, how many seconds what follows the plan should take. `packages` are
+    those of `Context`. Raises
     `UserError` if the folder cannot be written any more, or if the launcher has started the job again. An interrupt
     loses only the process that is running.
     """
@@ -66,7 +68,7 @@ def execute(
     left.learn(finished.values())
     ran = 0
     processes = plan.processes()
-    with closing(Context(folder, listener, allocation)) as context:
+    with closing(Context(folder, listener, allocation, packages)) as context:
         for number, trials in enumerate(processes, 1):
             if ran and ran % len(plan.cases) == 0 and enough(_records(plan, ran, finished)):
                 break

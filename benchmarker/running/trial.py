@@ -116,7 +116,8 @@ def _run(context: Context, process: Process, builders: Sequence[RecordBuilder]) 
             builder.on_event(event)
         on_event(event)
 
-    task = Task(kind="trial", framework=first.framework, cases=process.cases, seed=process.seed)
+    packages = context.packages_of(process.designs[0].case_number)
+    task = Task(kind="trial", framework=first.framework, cases=process.cases, seed=process.seed, packages=packages)
     rest_s = 0.0
     with context.nodes(first) as nodes:
         start = time.monotonic()

@@ -136,10 +136,11 @@ class Worker(Child):
 def started(task: Task, environment: Environment, log: Path, on_event: Callable[[Event], None]) -> Iterator[Worker]:
     """Start a worker; when the context ends, however it does, the worker and what it started are ended."""
     start = time.monotonic()
+    module = ("benchmarker.worker.built", task.packages) if task.packages else ("benchmarker.worker",)
     with (
         log.open("wb", buffering=0) as file,
         guard.started(
-            "benchmarker.worker",
+            *module,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -55,6 +55,7 @@ class Task(Struct, frozen=True, kw_only=True):
     required: int = 0  #: cases of a survey that are measured however long it takes
     most_s: float = 0.0  #: time after which a survey begins no other case, s
     folder: str = ""  #: where a profile is written, in a folder for each rank
+    packages: str = ""  #: a folder of packages that come before those of this environment
     sensors: dict[str, SamplerLink] = {}  #: connections to samplers of meters, by meter
     spawned_s: float = 0.0  #: when the worker was started, by the monotonic clock, which processes share, s
 

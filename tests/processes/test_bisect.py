@@ -1,7 +1,11 @@
 """`bisect` over a repository with a real slow-down, in real processes."""
 
 import json
+import signal
 import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -51,3 +55,62 @@ def test_the_commit_is_found_and_a_resumed_search_measures_nothing_again(command
     assert json.loads(command(*words, *options).stdout)["commit"] == found["commit"]
     assert sorted((tmp_path / "results").glob("*-*/*/*.json")) == records
     assert (tmp_path / "source/package.py").read_text() == "SECONDS = 0.04  # 8\n"
+
+
+@pytest.mark.slow
+def test_a_search_that_was_ended_goes_on_and_leaves_the_checkout_as_it_was(tmp_path):
+    """By SIGKILL in a build, by Ctrl-C in a trial, and by SIGKILL in a later one."""
+
+    def git(*words):
+        who = ("-c", "user.name=x", "-c", "user.email=x@example.org")
+        done = subprocess.run(["git", "-C", str(tmp_path), *who, *words], check=True, capture_output=True, text=True)
+        return done.stdout
+
+    def until(there):
+        deadline = time.monotonic() + 60
+        while not there():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+    def records():
+        return {path: path.stat().st_mtime_ns for path in (tmp_path / "results").glob("*-*/*/2*.json")}
+
+    git("init", "-q", "-b", "main", ".")
+    (tmp_path / ".gitignore").write_text("results\nbuilding\n")
+    for number, seconds in enumerate((0.01, 0.03)):
+        (tmp_path / "case.py").write_text(CASE.replace("from package import SECONDS", f"SECONDS = {seconds}"))
+        git("add", "-A")
+        git("commit", "-qm", f"change {number}")
+    (tmp_path / "case.py").write_text("# changed and not committed\n")
+    (tmp_path / "own.txt").touch()
+    before = git("status", "--porcelain", "--branch"), git("rev-parse", "HEAD")
+    build = f"test -e {tmp_path}/building || {{ echo $$ > {tmp_path}/building; sleep 600; }}"
+    words = ("bisect", "--good=HEAD~1", f"--build={build}", "--json", "--resume", "--", "run", "case.py:doubled")
+    search = [sys.executable, "-m", "benchmarker", *words, "--framework=numpy", "--blocks=3", "--power=none"]
+
+    def ended_by(number, ready):
+        process = subprocess.Popen(search, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        try:
+            until(ready)
+            time.sleep(0.2)
+            process.send_signal(number)
+            _, said = process.communicate(timeout=30)
+        finally:
+            process.kill()
+        assert (git("status", "--porcelain", "--branch"), git("rev-parse", "HEAD")) == before
+        return said
+
+    building = tmp_path / "building"
+    ended_by(signal.SIGKILL, lambda: building.exists() and building.read_text().endswith("\n"))
+    until(lambda: not Path("/proc", building.read_text().strip()).exists())
+    assert "--resume" in ended_by(signal.SIGINT, lambda: len(records()) >= 3)
+    first = records()
+    ended_by(signal.SIGKILL, lambda: len(records()) >= len(first) + 2)
+    second = records()
+    done = subprocess.run(search, cwd=tmp_path, capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    assert (found["outcome"], found["commit"]["subject"]) == ("commit", "change 1")
+    assert first.items() <= second.items() <= records().items()
+    assert len(records()) == sum(found["comparison"]["trials"])
+    assert git("worktree", "list").count("results/.builds") == 2
+    assert (git("status", "--porcelain", "--branch"), git("rev-parse", "HEAD")) == before

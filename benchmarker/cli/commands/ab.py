@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from functools import partial
 from itertools import chain
@@ -10,31 +9,23 @@ from pathlib import Path
 from typing import Any, get_args
 
 import click
-from click.core import ParameterSource
 
 from benchmarker.api.errors import UserError
 from benchmarker.api.program import is_program
 from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.display.progress import progress_options, verbose, working
 from benchmarker.cli.display.rounds import Rounds
-from benchmarker.cli.options.case import case_options, store_options
+from benchmarker.cli.options.case import store_options
 from benchmarker.cli.options.judging import judging_options, status_of, verdicts_of
-from benchmarker.cli.options.problem import ProblemCommand, named, names_of, no_options, problem_of
-from benchmarker.cli.options.target import expanded, program_in, targets, without
-from benchmarker.cli.options.types import Choice, Duration, Integer, Share, complete_plugin
+from benchmarker.cli.options.problem import named, no_options
+from benchmarker.cli.options.side import settings_of, words_of
+from benchmarker.cli.options.target import expanded, targets, without
+from benchmarker.cli.options.types import Choice, Duration, Integer, Share
 from benchmarker.display.comparisons import family_output
 from benchmarker.display.result import Text
 from benchmarker.hooks import parameters, registry
 from benchmarker.library.judging import Design, judged, pairs_of, rules_of
 from benchmarker.stats.verdict import LOOKS
-
-
-@click.command("side", cls=ProblemCommand, add_help_option=False)
-@click.option("--framework", required=True, shell_complete=complete_plugin("framework"))
-@case_options()
-def _side(**options: Any) -> dict[str, Any]:
-    """Parse one side: the options of `run` that define what is measured and how."""
-    return options
 
 
 @click.command("ab", context_settings={"ignore_unknown_options": True})
@@ -140,7 +131,7 @@ _Side = tuple[str, Sequence[str], str]
 def _without_the_others_places(sides: Sequence[_Side]) -> list[_Side]:
     """Return the sides without the common options for places that only the program of the other side has."""
     try:
-        problems = [named(expanded([*common, *_words_of(own)])) or "" for _, common, own in sides]
+        problems = [named(expanded([*common, *words_of(own)])) or "" for _, common, own in sides]
         if not all(map(is_program, problems)):
             return [*sides]
         places = [{*parameters.names(registry.problem(problem))} for problem in problems]
@@ -150,39 +141,3 @@ def _without_the_others_places(sides: Sequence[_Side]) -> list[_Side]:
         (side, without(common, {parameters.option(name) for name in other - mine}), own)
         for (side, common, own), mine, other in zip(sides, places, places[::-1], strict=True)
     ]
-
-
-def _words_of(own: str) -> list[str]:
-    return shlex.split(own) if own.startswith("-") else program_in(own)
-
-
-def settings_of(side: str, common: Sequence[str], own: str) -> dict[str, Any]:
-    """Return the settings of one side, from the common options and its own.
-
-    Raises `UserError`, naming the side once, if the options are invalid.
-    """
-    try:
-        try:
-            words = [*common, *_words_of(own)]
-        except ValueError as error:
-            raise UserError(f"{error} in {own!r}") from error
-        side_context = _side.make_context("ab", words, parent=click.get_current_context())
-        given = side_context.get_parameter_source
-        options = {
-            name: value
-            for name, value in side_context.params.items()
-            if name == "device" or given(name) is ParameterSource.COMMANDLINE
-        }
-        if len(names := names_of(options["framework"], options["problem"])) > 1:
-            raise UserError(f"--framework={options['framework']}: name one framework for each side")
-        options["framework"] = names[0]
-        problem, params = problem_of(options)
-        parameters.resolve(problem, params, "cpu")
-        if is_program(options["problem"]):
-            lists = parameters.listed(problem, params)
-            params = {name: values if len(values) > 1 else values[0] for name, values in lists.items()}
-        return {**options, **params}
-    except click.ClickException as error:
-        raise UserError(f"{side}: {error.format_message()}") from error
-    except UserError as error:
-        raise UserError(f"{side}: {str(error).removeprefix(f'{side}: ')}") from error

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.commands.ab import settings_of
 from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.display.progress import Progress, progress_options
 from benchmarker.cli.options.judging import alpha_option, delta_option
+from benchmarker.cli.options.side import settings_of
 from benchmarker.cli.options.target import targets
 from benchmarker.cli.options.types import Integer, results_option
 from benchmarker.comparing.formatting import Terms, ratio, sentence
 from benchmarker.display.result import Part, Text
 from benchmarker.formatting import count
+from benchmarker.hooks import registry
 from benchmarker.library.bisecting import Bench, Bisection, bisect
 from benchmarker.library.commits import Checkout, Repository, program_options
 from benchmarker.library.judging import rules_of
@@ -71,7 +72,8 @@ def command(
 ) -> Output:
     """Find the commit since which a case is slower or faster: each step compares a commit with the good one, in turns.
 
-    After -- is a `run` of a file of the repository or of a program. Each commit has its own checkout, and with --build
+    After -- is a `run` of a file or module of the repository, of a program, or of a --problem whose package or
+    framework --build installs. Each commit has its own checkout, and with --build
     its own virtual environment, below --results; a commit that cannot be built is skipped. Your checkout is not
     touched.
 
@@ -114,11 +116,16 @@ def _in_checkout(words: Sequence[str], checkout: Checkout, top: Path) -> list[st
             program[0] = shutil.which(program[0], path=str(checkout.env / "bin")) or program[0]
         return [*options, *program_options(checkout), "--", *program]
     files = targets(words)
-    if len(files) != 1 or not (name := _file(files[0])):
+    if not files and any(word.partition("=")[0] == "--problem" for word in words):
+        _refuse_what_is_not_built(checkout)
+        return [*words]
+    if len(files) != 1:
         raise UserError("bisect measures one file or program of the repository; name it, as in: -- run softmax.py")
-    own = Path(name).absolute()
+    name = _file(files[0])
+    own = Path(name).absolute() if name.endswith(".py") else registry.source_file(name) or Path(name)
     if not own.is_relative_to(top):
-        raise UserError(f"{name} is not in the repository {top}; copy it there")
+        remedy = "copy it there" if name.endswith(".py") else "name a file, as in: -- run package/module.py:NAME"
+        raise UserError(f"{name} is not in the repository {top}; {remedy}")
     there = checkout.tree / own.relative_to(top)
     if not there.exists():
         if not own.is_file():
@@ -129,9 +136,17 @@ def _in_checkout(words: Sequence[str], checkout: Checkout, top: Path) -> list[st
 
 
 def _file(target: str) -> str:
-    """Return the file of a target; empty if it is a module."""
-    name = target if target.endswith(".py") else target.rpartition(":")[0]
-    return name if name.endswith(".py") else ""
+    """Return the file or module of a target."""
+    return target if target.endswith(".py") else target.rpartition(":")[0]
+
+
+def _refuse_what_is_not_built(checkout: Checkout) -> None:
+    """Raise `UserError` if the build installed no package: every commit would measure what is installed here."""
+    if not checkout.installed:
+        raise UserError(
+            "a --problem is measured as it is installed, the same for each commit; "
+            "install the commit's package with --build, as in: --build='pip install .'"
+        )
 
 
 def _output(found: Bisection) -> Iterator[Part]:

@@ -7,9 +7,7 @@ from. `values` has functions that are given as values. The other modules run the
 
 import importlib
 import importlib.util
-import json
 import math
-import os
 import random
 import sys
 from abc import abstractmethod
@@ -23,7 +21,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import FUNCTION, PRECISIONS, Cost, Data, Mode, Problem, Source, UserError, Work, hookimpl, put_first
+from benchmarker import FUNCTION, PRECISIONS, Cost, Data, Mode, Problem, Source, UserError, Work, hookimpl
 from benchmarker_problems.own import arguments
 from benchmarker_problems.own.code import GIVEN, ITEM_SIZE, SEED, Code, PythonFile, read
 from benchmarker_problems.own.example import FRAMEWORKS, SOFTMAX
@@ -176,7 +174,6 @@ def imported(code: PythonFile) -> ModuleType:
     name = ".".join([*packages, f"own_{code.path.stem}_{code.sha256}".replace(".", "_")])
     if name in sys.modules:
         return sys.modules[name]
-    _add_packages(code.path)
     sys.path[:0] = dict.fromkeys([str(code.path.parent), str(folder)])
     spec = importlib.util.spec_from_file_location(name, code.path)
     assert spec is not None
@@ -188,16 +185,6 @@ def imported(code: PythonFile) -> ModuleType:
         del sys.modules[name]
         raise
     return module
-
-
-def _add_packages(path: Path) -> None:
-    """Put the packages that were built for the folder of a file first, also those that are installed as editable.
-
-    The variable BENCHMARKER_SITES, which `bisect` sets, has them: JSON of the folder of packages of each tree.
-    """
-    for tree, packages in json.loads(os.environ.get("BENCHMARKER_SITES", "{}")).items():
-        if path.is_relative_to(tree):
-            put_first(packages)
 
 
 @hookimpl

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from benchmarker.comparing.bisection import Search, is_clear, most, place, planned, threshold
+from benchmarker.library.commits import BuildError, Repository
 
 
 def comparison(low, high, verdict="slower", ratio=None):
@@ -117,7 +118,10 @@ def repository(tmp_path):
         (("--good=HEAD", "--bad=HEAD~2", "--", "run", "file.py"), "--good=HEAD is no ancestor of --bad=HEAD~2"),
         (("--good=HEAD", "--", "run", "file.py"), "are the same commit"),
         (("--good=HEAD~2", "--", "show", "file.py"), "write what is measured after --"),
-        (("--good=HEAD~2", "--", "run", "--problem=gemm"), "bisect measures one file or program of the repository"),
+        (("--good=HEAD~2", "--", "run"), "bisect measures one file or program of the repository"),
+        (("--good=HEAD~2", "--", "run", "--problem=gemm"), "install the commit's package with --build"),
+        (("--good=HEAD~2", "--build=true", "--", "run", "--problem=gemm"), "install the commit's package with --build"),
+        (("--good=HEAD~2", "--", "run", "json.decoder:JSONDecoder"), "is not in the repository"),
         (("--good=HEAD~2", "--build=no-such-tool", "--", "run", "file.py"), "no-such-tool: "),
         (
             ("--good=HEAD~2", "--alpha=0.001", "--max-rounds=8", "--", "run", "file.py"),
@@ -137,3 +141,18 @@ def test_bad_input_is_one_line(command, repository, words, said):
 def test_a_folder_that_is_no_repository_is_one_line(command, tmp_path):
     done = command("bisect", "--good=a", "--repo=/proc", "--", "run", "file.py")
     assert (done.returncode, "/proc: not a git repository" in done.stderr) == (2, True)
+
+
+def test_a_build_that_failed_is_tried_again_unless_resumed(repository, tmp_path):
+    commit, builds = Repository(repository).between("HEAD~1", "HEAD")[0], tmp_path / "builds"
+    build = f"test -e {tmp_path}/there"
+    with pytest.raises(BuildError, match="the build ended with status 1"):
+        Repository(repository).checkout(commit, build, builds)
+    (tmp_path / "there").touch()
+    with pytest.raises(BuildError, match="the build ended with status 1"):
+        Repository(repository).checkout(commit, build, builds, resume=True)
+    made = Repository(repository).checkout(commit, build, builds)
+    assert (made.tree / "file.py").read_text().endswith("return 1\n")
+    assert not made.installed
+    (tmp_path / "there").unlink()
+    assert Repository(repository).checkout(commit, build, builds) == made
