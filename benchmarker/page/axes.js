@@ -125,5 +125,5 @@ function drawUp(layer, frame, up, { ticks }, lines, colours) {
     layer.append(svg("line", { x1: frame.x, x2: frame.x + frame.width, y1: y, y2: y, stroke: colours.grid }));
     layer.append(label(text, frame.x - 8, y, { class: "tick y", "data-value": value, "text-anchor": "end", "dominant-baseline": "central", fill: colours.muted }));
   }
-  lines.forEach((line, at) => layer.append(label(line, 0, frame.y - 12 - 17 * (lines.length - 1 - at), { class: "title y", "font-size": FONT, fill: colours.muted })));
+  lines.forEach((line, at) => layer.append(label(line, 0, frame.y - 16 - 17 * (lines.length - 1 - at), { class: "title y", "font-size": FONT, fill: colours.muted })));
 }

@@ -31,7 +31,7 @@ function palette() {
   const style = getComputedStyle(root);
   const of = (name) => style.getPropertyValue(name).trim();
   const several = (letter, number) => Array.from({ length: number }, (_, index) => of(`--${letter}${index}`));
-  const names = ["ink", "muted", "grid", "line", "paper", "raised", "mark", "focus"];
+  const names = ["ink", "muted", "grid", "line", "paper", "raised", "mark", "band"];
   return { series: several("s", 8), kinds: several("k", 9), ...Object.fromEntries(names.map((name) => [name, of(`--${name}`)])) };
 }
 
@@ -127,6 +127,7 @@ function showTip(event, text) {
 function hideTip() { tip.hidden = true; }
 function tell(text) { told.textContent = text; }
 addEventListener("scroll", hideTip, { passive: true });
+addEventListener("pointerdown", hideTip, { capture: true });
 
 function save(name, text, ending, type) {
   const link = document.createElement("a");

@@ -37,7 +37,12 @@ function explore(place, redraw) {
     const box = place.getBoundingClientRect();
     return [event.clientX - box.left, event.clientY - box.top];
   };
-  let start = null;
+  const look = (plot, event) => {
+    const target = nearest(plot, ...at(event));
+    if (target !== plot.found) point(plot, target);
+    if (target) showTip(event, target.text); else hideTip();
+  };
+  let start = null;  // Of a drag, in pixels; fingers scroll the page instead
   const inside = (plot, x) => Math.max(plot.frame.x, Math.min(plot.frame.x + plot.frame.width, x));
   place.addEventListener("pointermove", (event) => {
     const plot = plots.get(place), [x, y] = at(event);
@@ -48,12 +53,11 @@ function explore(place, redraw) {
       plot.overlay.replaceChildren(svg("rect", { class: "selection", x: left, y: plot.frame.y, width: right - left, height: plot.frame.height, fill: plot.colours.ink, "fill-opacity": 0.12, stroke: plot.colours.muted }));
       return;
     }
-    const target = nearest(plot, x, y);
-    if (target !== plot.found) point(plot, target);
-    if (target) showTip(event, target.text); else hideTip();
+    look(plot, event);
   });
   place.addEventListener("pointerdown", (event) => {
     const plot = plots.get(place);
+    if (plot && event.pointerType === "touch") look(plot, event);
     if (!plot || event.button || event.pointerType === "touch" || !plot.full) return;
     const [x, y] = at(event), { frame } = plot;
     if (x < frame.x || x > frame.x + frame.width || y < frame.y || y > frame.y + frame.height) return;
@@ -68,7 +72,7 @@ function explore(place, redraw) {
     if (right - left > 6) zoom(place, plot.along.invert(left), plot.along.invert(right), redraw);
   });
   place.addEventListener("pointercancel", () => { start = null; leave(place); });
-  place.addEventListener("pointerleave", () => { if (start === null) leave(place); });
+  place.addEventListener("pointerleave", (event) => { if (start === null && event.pointerType !== "touch") leave(place); });
   place.addEventListener("blur", () => leave(place));
   place.addEventListener("dblclick", () => unzoom(place, redraw));
   place.addEventListener("keydown", (event) => {

@@ -33,7 +33,7 @@ function planOf(figure, width) {
   }
   frame.width = width - frame.x - right;
   plan.legend = plan.direct.length ? [] : legendLines(plan.entries, width);
-  frame.y += plan.legend.length * LINE + (plan.legend.length ? 10 : 0) + (plan.upTitle ? plan.upTitle.length * 17 + 6 : 0);
+  frame.y += plan.legend.length * LINE + (plan.legend.length ? 10 : 0) + (plan.upTitle ? plan.upTitle.length * 17 + 10 : 0);
   plan.along = scale(low, high, frame.x, frame.x + frame.width, figure.x.log);
   plan.up = rows.length
     ? (at) => frame.y + plan.pitch * Math.round(at) + (narrow ? 18 : 0) + (0.5 + at - Math.round(at)) * plan.row
@@ -64,10 +64,12 @@ function heatPlan(figure, width) {
   };
 }
 
-// The entries of the legend: the first mark of each name; none if all marks have one name.
+// The entries of the legend: the first mark of each name; none if all marks have one name. Many curves have no entries.
 function entriesOf(figure) {
-  const names = new Map();
-  for (const mark of figure.marks) if (mark.listed !== false && !names.has(mark.name)) names.set(mark.name, mark);
+  const names = new Map(), many = figure.marks.filter((mark) => mark.type === "ridge").length > 12;
+  for (const mark of figure.marks) {
+    if (mark.listed !== false && !names.has(mark.name) && !(many && mark.type === "ridge")) names.set(mark.name, mark);
+  }
   return new Set(figure.marks.map((mark) => mark.name)).size > 1 ? [...names].map(([name, mark]) => ({ name, mark })) : [];
 }
 
@@ -114,7 +116,7 @@ function drawLegend(plot, layer) {
   plot.legend.forEach((line, number) => line.forEach(({ text, mark, x }) => {
     const y = 10 + number * LINE, colour = colourOf(mark, colours);
     if (mark.type !== "points") {
-      layer.append(svg("rect", { x, y: y - 6, width: 16, height: 12, rx: 2, fill: mark.stacked ? hatched(plot, mark) : mark.type === "bars" ? colour : mixed(colours.paper, colour, 0.3), stroke: mark.stacked ? null : colour }));
+      layer.append(svg("rect", { x, y: y - 6, width: 16, height: 12, rx: 2, fill: mark.stacked ? hatched(plot, mark) : mark.type === "bars" ? colour : mixed(colours.paper, colour, 0.3), stroke: mark.stacked ? colours.muted : colour, "stroke-width": mark.stacked ? 0.75 : 1 }));
     } else {
       if (isLine(mark)) layer.append(svg("path", { d: `M${x},${y}h20`, ...strokeOf(mark, colours) }));
       if (hasDots(mark)) layer.append(dotOf(mark, colours, x + 10, y));

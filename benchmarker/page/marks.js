@@ -69,7 +69,7 @@ function drawBars(plot, layer, mark) {
     const [left, right] = [along(Math.min(start, end)), along(Math.max(start, end))], y = up(row) - high / 2;
     layer.append(svg("rect", {
       x: left, y, width: Math.max(0, right - left), height: high, fill: mark.stacked ? hatched(plot, mark) : colourOf(mark, colours),
-      stroke: mark.stacked ? colours.paper : null, rx: mark.stacked ? null : 1.5,
+      stroke: mark.stacked ? colours.muted : null, "stroke-width": 0.75, rx: mark.stacked ? null : 1.5,
     }));
     const [low, top] = [mark.low[index] ?? null, mark.high[index] ?? null];
     if (low !== null && top !== null) errorBar(layer, along(low), along(top), up(row), false, colours.ink);
@@ -140,9 +140,7 @@ function drawRidge(plot, layer, mark) {
     svg("path", { d: `M${along(mark.x[0]).toFixed(2)},${base}L${points.join("L")}L${along(mark.x.at(-1)).toFixed(2)},${base}Z`, fill: colour, "fill-opacity": 0.28 }),
     svg("path", { class: "line", d: `M${points.join("L")}`, fill: "none", stroke: colour, "stroke-width": 1.75, "stroke-linejoin": "round" }),
   );
-  const peak = mark.heights.indexOf(Math.max(...mark.heights));
-  const text = `${figure.rows[mark.at]}\nmost at ${shown(mark.x[peak], figure.x.unit)}`;
-  plot.targets.push({ x: along(mark.x[0]), y: base - high, width: along(mark.x.at(-1)) - along(mark.x[0]), height: high, group: mark.at, text });
+  plot.targets.push({ x: along(mark.x[0]), y: base - high, width: along(mark.x.at(-1)) - along(mark.x[0]), height: high, group: mark.at, text: `${figure.rows[mark.at]}\n${mark.name}` });
 }
 
 const DRAWN = { bars: drawBars, boxes: drawBoxes, points: drawPoints, heat: drawHeat, ridge: drawRidge };
@@ -161,7 +159,7 @@ function drawBands(plot, layer) {
   for (const band of figure.bands) {
     const left = Math.max(frame.x, along(band.start)), width = Math.min(frame.x + frame.width, along(band.end)) - left;
     if (width <= 0) continue;
-    const fill = band.look === "doubt" ? colours.mark : colours.grid;
+    const fill = band.look === "doubt" ? colours.mark : colours.band;
     layer.append(svg("rect", { class: `band ${band.look}`, x: left, y: frame.y, width, height: frame.height, fill }));
     const name = shortened(band.name, width - 8);
     if (name.length > 3 || name === band.name) layer.append(label(name, left + 4, frame.y + 13, { class: "band", fill: colours.muted }));

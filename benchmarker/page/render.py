@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from importlib.resources import files
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, StrictUndefined
@@ -26,6 +27,9 @@ LONG = 30
 """Tables with more rows scroll in a box of their own, and are laid out when they are scrolled to."""
 SCRIPTS = ("base", "axes", "marks", "figure", "explore", "icicle", "timeline", "tables", "page")
 """The files of the page's script, in the order in which they are joined: later ones use what earlier ones define."""
+LONGEST = 60
+"""Characters of a text in the name of its place."""
+_NEITHER = re.compile(r"[^a-z0-9]+")
 _BREAKS = re.compile(r"\s*[\n\r\t]\s*")
 _CODE = re.compile(r"`([^`]+)`")
 
@@ -46,6 +50,7 @@ def render(page: Page) -> bytes:
         marks=MARKS,
         amount=cell_text,
         prose=prose,
+        places=_Places(),
         is_long=lambda table: len(table.rows) > LONG,
         is_figure=lambda part: isinstance(part, Figure),
         style=Markup((here / "page.css").read_text("utf-8")),  # noqa: S704
@@ -53,6 +58,29 @@ def render(page: Page) -> bytes:
         figures=Markup(escaped(_json([specification(each) for each in page.figures]))),  # noqa: S704
     )
     return text.encode()
+
+
+class _Places:
+    """The places on the page that links lead to: their names, each given once."""
+
+    def __init__(self) -> None:
+        self._texts: set[tuple[str, str]] = set()
+        self._names: set[str] = set()
+
+    def first(self, kind: str, text: str) -> str:
+        """Return the name of the first place with this text; empty for the others."""
+        if (kind, text) in self._texts:
+            return ""
+        self._texts.add((kind, text))
+        return self.new(kind, text)
+
+    def new(self, kind: str, text: str) -> str:
+        """Return the name of a place with a text that others may have too."""
+        name = f"{kind}-{_NEITHER.sub('-', text.lower()).strip('-')[:LONGEST]}"
+        names = chain([name], (f"{name}-{number}" for number in count(2)))
+        found = next(each for each in names if each not in self._names)
+        self._names.add(found)
+        return found
 
 
 def _json(value: object) -> str:

@@ -78,7 +78,7 @@ def seen(open_page):
     return opened
 
 
-BROKEN = """() => [...document.querySelectorAll("td, th")].flatMap((cell) => {
+BROKEN = """() => [...document.querySelectorAll("h2, h3, p, li, td, th, summary, button")].flatMap((cell) => {
   const walk = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT), found = [];
   while (walk.nextNode()) {
     for (const word of walk.currentNode.data.matchAll(/\\w{4,40}/g)) {
@@ -90,15 +90,49 @@ BROKEN = """() => [...document.querySelectorAll("td, th")].flatMap((cell) => {
   }
   return found;
 })"""
-"""The words of tables that are on more than one line."""
+"""The words of the page that are on more than one line."""
+MARKS = """() => [...document.querySelectorAll(".plot:not(:has(canvas))")].map((plot) => {
+  const frame = plot.querySelector("svg").getBoundingClientRect();
+  const marks = [...plot.querySelectorAll(".mark > *")].map((mark) => mark.getBoundingClientRect());
+  const inside = marks.filter((box) => box.width + box.height > 1 && box.left >= frame.left - 1
+    && box.right <= frame.right + 1 && box.top >= frame.top - 1 && box.bottom <= frame.bottom + 1);
+  const { width, height } = frame;
+  return { key: plot.dataset.figure, width, height, marks: marks.length, inside: inside.length };
+})"""
+"""The figures, their sizes, and how many shapes of their marks there are, and lie inside, and are not empty."""
+CROSSING = """() => [...document.querySelectorAll(".plot:not(:has(canvas))")].flatMap((plot) => {
+  const frame = plot.querySelector("svg").getBoundingClientRect();
+  const boxes = [...plot.querySelectorAll("text")].map((text) => [text.textContent, text.getBoundingClientRect()]);
+  const cut = boxes.filter(([, box]) => box.left < frame.left - 1 || box.right > frame.right + 1
+    || box.top < frame.top - 1 || box.bottom > frame.bottom + 1);
+  const found = cut.map(([text]) => `${plot.id}: ${text} is cut`);
+  boxes.forEach(([one, box], at) => boxes.slice(at + 1).forEach(([two, other]) => {
+    const across = Math.min(box.right, other.right) - Math.max(box.left, other.left);
+    const up = Math.min(box.bottom, other.bottom) - Math.max(box.top, other.top);
+    if (across > 1 && up > 3) found.push(`${plot.id}: ${one} touches ${two}`);
+  }));
+  return found;
+})"""
+"""The texts of figures that are cut or lie on each other."""
+WIDTHS = [360, 390, 768, 1280, 1600]
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-def test_no_word_of_a_table_is_broken_and_wide_tables_scroll_in_their_frames(open_page, width):
-    page = open_page(viewport={"width": width, "height": 900}).page
+@pytest.mark.parametrize("width", WIDTHS)
+def test_at_every_width_nothing_is_cut_broken_empty_or_on_top_of_each_other(open_page, width):
+    opened = open_page(viewport={"width": width, "height": 900})
+    page = opened.page
+    opened.scroll_through()
+    assert page.evaluate(CROSSING) == []
+    for figure in page.evaluate(MARKS):
+        assert width * 0.5 < figure["width"] <= width, figure
+        assert figure["height"] > 80, figure
+        assert 0 < figure["marks"] == figure["inside"], figure
     page.evaluate("document.querySelectorAll('details').forEach((each) => (each.open = true))")
+    page.wait_for_timeout(100)
     assert page.evaluate(BROKEN) == []
-    assert page.evaluate("document.documentElement.scrollWidth") == width
+    across, visible = page.evaluate("[document.scrollingElement.scrollWidth, document.scrollingElement.clientWidth]")
+    assert across <= visible == width
+    assert opened.complaints == []
 
 
 def test_figures_are_drawn_when_they_are_scrolled_to_and_take_their_space_before(open_page):
@@ -119,28 +153,8 @@ def test_it_asks_for_nothing_and_complains_of_nothing(seen, file):
 
 
 def test_every_figure_is_drawn(seen):
-    sizes = seen.page.evaluate(
-        """() => [...document.querySelectorAll('.plot:not(:has(canvas))')].map((plot) => {
-            const frame = plot.querySelector('svg').getBoundingClientRect();
-            const marks = [...plot.querySelectorAll('.mark > *')].map((mark) => mark.getBoundingClientRect());
-            const inside = marks.filter((box) => box.width + box.height > 1 && box.left >= frame.left - 1
-                && box.right <= frame.right + 1 && box.top >= frame.top - 1 && box.bottom <= frame.bottom + 1);
-            return [plot.id, frame.width, frame.height, marks.length, inside.length];
-        })"""
-    )
-    keys = {key for key, *_ in sizes}
-    assert {
-        "plot-ratios",
-        "plot-samples_per_s",
-        "plot-blocks",
-        "plot-power",
-        "plot-categories",
-        "plot-ttft-load-0",
-    } <= keys
-    for key, width, height, marks, inside in sizes:
-        assert width > 300, key
-        assert height > 80, key
-        assert 0 < marks == inside, key
+    keys = {figure["key"] for figure in seen.page.evaluate(MARKS)}
+    assert {"ratios", "samples_per_s", "blocks", "power", "categories", "ttft-load-0", "over-time-0"} <= keys
 
 
 def test_names_are_shown_as_text_and_not_executed(seen):
@@ -265,18 +279,6 @@ def test_dark_follows_the_system_and_the_button_and_so_do_figures(open_page):
     assert first_colour(page) != dark
     page.click("#theme")
     assert first_colour(page) == dark
-
-
-@pytest.mark.parametrize("width", [360, 800, 1280])
-def test_the_page_does_not_scroll_sideways(open_page, width):
-    opened = open_page(viewport={"width": width, "height": 800})
-    opened.scroll_through()
-    page = opened.page
-    for details in page.locator("details").all():
-        details.evaluate("(element) => { element.open = true; }")
-    page.wait_for_timeout(100)
-    across, visible = page.evaluate("[document.scrollingElement.scrollWidth, document.scrollingElement.clientWidth]")
-    assert across <= visible == width
 
 
 def test_it_prints_light_without_buttons_and_with_tables_whole(open_page):
@@ -409,3 +411,42 @@ def test_the_first_two_printed_pages_are_the_answer_and_what_is_signed(open_page
     assert page.locator(".evidence table").is_visible()
     page.add_style_tag(content=".body, footer { display: none !important }")
     assert page.pdf(format="A4").count(b"/Type /Page\n") == 2
+
+
+def test_a_touch_tells_a_mark_and_does_not_zoom(open_page):
+    opened = open_page(viewport={"width": 390, "height": 800}, has_touch=True, is_mobile=True)
+    place = opened.scroll_to("power")
+    before, box = ticks(place), place.bounding_box()
+    opened.page.touchscreen.tap(box["x"] + 150, box["y"] + box["height"] - 130)
+    assert tip(opened.page).count() == 1
+    assert ticks(place) == before
+    assert opened.page.locator("#figure-power").get_by_role("button", name="Save SVG").is_visible()
+
+
+def test_every_heading_figure_and_case_has_a_link_and_one_into_a_folded_part_opens_it(browser, file, open_page):
+    page = open_page(viewport={"width": 1280, "height": 900}).page
+    links = page.eval_on_selector_all("a.anchor", "(all) => all.map((each) => each.getAttribute('href'))")
+    assert {"#verdicts", "#figure-ratios", "#table-comparisons", "#table-evidence-for-each-verdict"} <= set(links)
+    assert len([link for link in links if link.startswith("#case-")]) == 3
+    assert len(set(links)) == len(links)
+    assert page.evaluate("(links) => links.filter((link) => !document.querySelector(link))", links) == []
+    anchor = page.locator("a.anchor[href='#verdicts']")
+    assert anchor.evaluate("(each) => getComputedStyle(each).opacity") == "0"
+    anchor.focus()
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Tab")
+    assert anchor.evaluate("(each) => getComputedStyle(each).opacity") == "1"
+    page.goto(f"{file.as_uri()}#table-evidence-for-each-verdict")
+    assert page.locator("#table-evidence-for-each-verdict").evaluate("(each) => each.open")
+    page.evaluate("(link) => { location.hash = link; }", next(link for link in links if link.startswith("#case-")))
+    assert page.locator("tr:target").is_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_an_accessibility_checker_finds_nothing(open_page, scheme):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
+    opened = open_page(viewport={"width": 1280, "height": 900}, color_scheme=scheme)
+    opened.scroll_through()
+    opened.page.evaluate("document.querySelectorAll('details').forEach((each) => (each.open = true))")
+    found = axe.Axe().run(opened.page).response["violations"]
+    assert [(each["id"], [node["html"][:200] for node in each["nodes"]][:5]) for each in found] == []

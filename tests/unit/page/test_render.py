@@ -245,3 +245,23 @@ def test_kinds_of_work_are_told_apart(theme, vision):
 def test_no_kind_of_work_has_the_colour_of_a_side(theme):
     pairs = [(theme[f"k{kind}"], theme[f"s{side}"]) for kind in range(9) for side in range(3)]
     assert min(map(distance, pairs)) > 15
+
+
+def contrast(one, two):
+    """Return the contrast ratio of two colours. Source: WCAG 2.2, definitions of relative luminance and contrast."""
+
+    def luminance(colour):
+        code = np.array([int(colour[at : at + 2], 16) for at in (1, 3, 5)]) / 255
+        return np.where(code <= 0.04045, code / 12.92, ((code + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722]
+
+    dark, light = sorted((luminance(one), luminance(two)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK])
+def test_marks_and_texts_stand_out_from_what_is_behind_them(theme):
+    assert contrast("#ffffff", "#000000") == pytest.approx(21)
+    for behind in ("paper", "raised", "band", "mark"):
+        assert min(contrast(theme[ink], theme[behind]) for ink in ("ink", "muted", "accent")) >= 4.5
+    for behind in ("paper", "band"):  # bars of kinds of work have outlines of the colour `muted`
+        assert min(contrast(theme[f"s{side}"], theme[behind]) for side in range(8)) >= 3
