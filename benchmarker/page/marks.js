@@ -162,7 +162,7 @@ function drawBands(plot, layer) {
     const fill = band.look === "doubt" ? colours.mark : colours.band;
     layer.append(svg("rect", { class: `band ${band.look}`, x: left, y: frame.y, width, height: frame.height, fill }));
     const name = shortened(band.name, width - 8);
-    if (name.length > 3 || name === band.name) layer.append(label(name, left + 4, frame.y + 13, { class: "band", fill: colours.muted }));
+    if (name.length > 3 || name === band.name) layer.append(label(name, left + 4, frame.y + 13, { class: "band", fill: colours.muted, stroke: fill, "stroke-width": 3, "paint-order": "stroke" }));
   }
   for (const value of figure.lines.filter((each) => each >= along.low && each <= along.high)) {
     layer.append(svg("line", { x1: along(value), x2: along(value), y1: frame.y, y2: frame.y + frame.height, stroke: colours.muted, "stroke-width": 1.5, "stroke-dasharray": "2 3" }));

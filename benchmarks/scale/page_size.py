@@ -24,38 +24,44 @@ sys.path.insert(0, str(HERE))
 import many_records  # noqa: E402
 from traces import generate  # noqa: E402
 
+EVENTS = 20_000
+"""Events in each profile of the ten cases."""
+
 
 @click.command()
-@click.option("--records", default=10_000, show_default=True, help="Records of the first page.")
+@click.option("--records", default=10_000, show_default=True, help="Records of the second page.")
 @click.option("--blocks", default=100, show_default=True, help="Timed blocks of each.")
-@click.option("--events", default=1_000_000, show_default=True, help="Events in the profile of the second page.")
+@click.option("--events", default=1_000_000, show_default=True, help="Events in the profile of the third page.")
 @click.option("--repeats", default=3, show_default=True, help="Times that each page is opened.")
 def main(records: int, blocks: int, events: int, repeats: int) -> None:
-    """Print the cost of two pages: one of many records, one of a record with a long profile."""
+    """Print the cost of three pages: ten cases with profiles, many records, and a record with a long profile."""
     print(f"{'page':28} {'build':>8} {'size':>9} {'open':>8}   (median of {repeats}: until what is visible is drawn)")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        profiled(folder / "ten", 10 * 4 * many_records.TRIALS, EVENTS)
+        tell("ten cases with profiles", folder / "ten" / "old", repeats)
         (folder / "many").mkdir()
         many_records.write(folder / "many", records, blocks)
         tell(f"{records:,} records", folder / "many", repeats)
-        profiled(folder / "long", events)
+        profiled(folder / "long", 1, events)
         tell(f"{events:,} events in a profile", folder / "long", repeats)
 
 
-def profiled(folder: Path, events: int) -> None:
-    """Write a record with the event table of a synthetic PyTorch trace."""
+def profiled(folder: Path, records: int, events: int) -> None:
+    """Write records, the first trial of each configuration with the event table of a synthetic PyTorch trace."""
     folder.mkdir()
-    many_records.write(folder, 1, 100)
-    (path,) = folder.rglob("*.json")
-    trace = folder / "trace.json"
+    many_records.write(folder, records, 100)
+    trace = folder / "trace.tmp"
     generate.chrome(trace, events)
     ingested = ingest(trace)
     trace.unlink()
-    record = store.read_record(path)
-    assert isinstance(record, Record), record
-    found = msgspec.structs.replace(record, trace=ingested.trace, scopes=ingested.scopes, kernels=ingested.kernels())
-    path.write_bytes(atomic.encode(found))
-    path.with_name(f"{path.stem}.events.parquet").write_bytes(profile_files.encode(ingested))
+    of_trace = {"trace": ingested.trace, "scopes": ingested.scopes, "kernels": ingested.kernels()}
+    for path in list(folder.rglob("*.json")):
+        record = store.read_record(path)
+        assert isinstance(record, Record), record
+        if record.trial == 0:
+            path.write_bytes(atomic.encode(msgspec.structs.replace(record, **of_trace)))
+            path.with_name(f"{path.stem}.events.parquet").write_bytes(profile_files.encode(ingested))
 
 
 def tell(what: str, place: Path, repeats: int) -> None:
