@@ -82,9 +82,10 @@ def test_a_list_gives_a_row_of_each_value_and_every_function_is_compared_with_th
     rows = [(each.name, each.baseline, each.contender) for each in result.family.comparisons]
     assert sorted(rows) == [(f"n={n}", "once", other) for n in (16, 32) for other in ("dot", "thrice")]
     html = result._repr_html_()
-    assert [each.key for each in result.figures] == ["ratios", "blocks"]
+    distributions = [f"{what}-{at}" for at in (0, 1) for what in ("density", "quantiles")]
+    assert [each.key for each in result.figures] == ["ratios", "blocks", *distributions]
     assert html.count("<svg") == 2
-    (ratios, blocks) = result.figures
+    ratios, blocks, *_ = result.figures
     assert len(ratios.rows) == 4
     assert [len(mark.at) for mark in blocks.marks] == [2, 2, 2]  # of each function, a box for each size
     assert not re.search(r"https?:|src=|href=|<script|<link", html)
