@@ -193,15 +193,24 @@ def table_of(table: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
     """Return rows as a table, sorted, with their place in a part that is named after their digests."""
     schema = SCHEMAS[table]
     plain = pa.schema([field for field in schema if field.name not in ("part", "row")])
-    return placed(table, pa.Table.from_pylist(list(rows), plain))
+    ordered = in_order(table, pa.Table.from_pylist(list(rows), plain))
+    return placed(ordered, part_name(ordered["sha256"]))
 
 
-def placed(table: str, rows: pa.Table) -> pa.Table:
-    """Return rows sorted, with their place in a part that is named after their digests."""
-    rows = rows.sort_by([(name, "ascending") for name in SORTED[table]])
-    part = hashlib.sha256("".join(sorted(rows["sha256"].to_pylist())).encode()).hexdigest()[:32]
+def in_order(table: str, rows: pa.Table) -> pa.Table:
+    """Return rows sorted as those of a part are."""
+    return rows.sort_by([(name, "ascending") for name in SORTED[table]])
+
+
+def part_name(digests: pa.ChunkedArray) -> str:
+    """Return the name of the part that has the rows with these digests, in any order."""
+    return hashlib.sha256("".join(sorted(digests.to_pylist())).encode()).hexdigest()[:32]
+
+
+def placed(rows: pa.Table, part: str, start: int = 0) -> pa.Table:
+    """Return sorted rows with their place in a part, from row `start` on."""
     rows = rows.append_column("part", pa.array([part] * len(rows), pa.string()))
-    return rows.append_column("row", pa.array(range(len(rows)), pa.int64()))
+    return rows.append_column("row", pa.array(range(start, start + len(rows)), pa.int64()))
 
 
 def dataset(paths: Sequence[Path], table: str = archive.TRIALS) -> ds.Dataset:

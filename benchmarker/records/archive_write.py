@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
@@ -19,13 +20,23 @@ from benchmarker.api.errors import UserError
 from benchmarker.files import atomic
 from benchmarker.files.locks import locked
 from benchmarker.records import archive
-from benchmarker.records.archive_rows import GROUP, SCHEMAS, damage, dataset, over, placed, table_of
+from benchmarker.records.archive_rows import (
+    GROUP,
+    SCHEMAS,
+    SORTED,
+    damage,
+    dataset,
+    in_order,
+    over,
+    part_name,
+    placed,
+    table_of,
+)
 
 MOST_BYTES = 256 << 20
-"""Largest sum of the parts that are merged, as they are in memory: a merged part is rewritten no more than a few times.
-
-Records of one case are much alike, so that their file may be a twentieth of that.
-"""
+"""Largest sum of the parts that are merged, before compression: a merged part is rewritten no more than a few times."""
+_AT_ONCE = 64
+"""Rows of each part that are read at once when parts are merged."""
 MANY = 16
 """So many small parts of a year are merged into one."""
 Row = Mapping[str, Any]
@@ -105,15 +116,18 @@ def _write(path: Path, table: str, rows: Iterable[Row], year_of: Callable[[Row],
     for year, several in by_year.items():
         folder = path / table / f"year={year:04}"
         folder.mkdir(parents=True, exist_ok=True)
-        _save(folder, table_of(table, several))
+        part = table_of(table, several)
+        _save(folder, str(part["part"][0]), table, [part])
 
 
-def _save(folder: Path, rows: pa.Table) -> Path:
-    """Write a part atomically, under the name that its rows state."""
-    part = folder / f"{rows['part'][0]}.parquet"
-    with atomic.whole(part) as file:
-        pq.write_table(rows, file, compression="zstd", row_group_size=GROUP, write_page_checksum=True)
-    return part
+def _save(folder: Path, name: str, table: str, groups: Iterable[pa.Table]) -> None:
+    """Write a part atomically."""
+    with (
+        atomic.whole(folder / f"{name}.parquet") as file,
+        pq.ParquetWriter(file, SCHEMAS[table], compression="zstd", write_page_checksum=True) as writer,
+    ):
+        for rows in groups:
+            writer.write_table(rows, GROUP)
 
 
 def _merge(path: Path, table: str, folder: Path) -> None:
@@ -126,13 +140,42 @@ def _merge(path: Path, table: str, folder: Path) -> None:
     small = [part for (_, part), total in zip(sizes, sums, strict=True) if total <= MOST_BYTES]
     if len(small) < MANY or any(map(damage, small)):
         return
-    columns = [name for name in SCHEMAS[table].names if name not in ("part", "row")]
-    rows = placed(table, dataset(small, table).to_table(columns))
-    merged = folder / f"{rows['part'][0]}.parquet"
-    note = archive.note_of(merged)
+    ordered = in_order(table, _indexed(small, table))
+    name = part_name(ordered["sha256"])
+    note = archive.note_of(folder / f"{name}.parquet")
     atomic.write(note, msgspec.json.encode([part.name for part in small]))
-    _save(folder, rows)
+    groups = _together(small, table, ordered["file"].to_numpy())
+    _save(folder, name, table, (placed(rows, name, at * GROUP) for at, rows in enumerate(groups)))
     _finish(note)
+
+
+def _indexed(parts: Sequence[Path], table: str) -> pa.Table:
+    """Return what the rows of parts are sorted by, with their digests and `file`, the number of the part of each."""
+    columns = [*dict.fromkeys((*SORTED[table], "sha256"))]
+    read = [dataset([part], table).to_table(columns) for part in parts]
+    return pa.concat_tables(
+        rows.append_column("file", pa.array([number] * len(rows), pa.int64())) for number, rows in enumerate(read)
+    )
+
+
+def _together(parts: Sequence[Path], table: str, file_of_row: np.ndarray) -> Iterator[pa.Table]:
+    """Yield the rows of parts, sorted, one row group at a time: little more than that is in memory.
+
+    `file_of_row` has the number of the part of each of the sorted rows.
+    """
+    columns = [name for name in SCHEMAS[table].names if name not in ("part", "row")]
+    with ExitStack() as stack:
+        files = [stack.enter_context(pq.ParquetFile(part, page_checksum_verification=True)) for part in parts]
+        batches = [file.iter_batches(_AT_ONCE, columns=columns, use_threads=False) for file in files]
+        ahead = [pa.table([[] for _ in columns], pa.schema(map(SCHEMAS[table].field, columns)))] * len(parts)
+        for start in range(0, len(file_of_row), GROUP):
+            group = []
+            for file, rows in enumerate(np.bincount(file_of_row[start : start + GROUP], minlength=len(parts)).tolist()):
+                while len(ahead[file]) < rows:
+                    ahead[file] = pa.concat_tables([ahead[file], pa.Table.from_batches([next(batches[file])])])
+                group.append(ahead[file].slice(0, rows))
+                ahead[file] = ahead[file].slice(rows)
+            yield in_order(table, pa.concat_tables(group))
 
 
 def _bytes_in_memory(part: Path) -> int | None:
