@@ -3,52 +3,22 @@
 from __future__ import annotations
 
 import math
-import re
-import textwrap
 from collections.abc import Callable, Sequence
-from importlib.resources import files
-from itertools import groupby
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib import ticker
-from matplotlib.colors import LinearSegmentedColormap, to_rgb
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure as Canvas
-from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch, Rectangle
-from matplotlib.textpath import text_to_path
+from matplotlib.patches import Patch
 
-from benchmarker.formatting import clean, shortened
 from benchmarker.page.axes import is_log_across, is_log_up
+from benchmarker.page.drawing_profiles import draw_icicle, draw_timeline
+from benchmarker.page.drawing_style import GREY, KINDS, POINT, SIDES, colour_of, fitting, plain, width_of, wrapped
 from benchmarker.page.page_model import Axis, Bars, Boxes, Figure, Heat, Points, Ridge
-from benchmarker.page.trace_marks import Icicle, Node, Timeline
+from benchmarker.page.trace_marks import Icicle, Timeline
 
-TEXTS = ("font.size", "axes.labelsize", "legend.fontsize", "xtick.labelsize", "ytick.labelsize")
-"""The settings of matplotlib that are sizes of text."""
-SETTINGS: dict[str, Any] = {
-    **dict.fromkeys(TEXTS, 8),
-    "font.family": "DejaVu Sans",
-    "text.parse_math": False,
-    "axes.axisbelow": True,
-    "axes.linewidth": 0.6,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "hatch.linewidth": 0.5,
-    "legend.frameon": False,
-    "lines.linewidth": 1.2,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "pdf.fonttype": 42,
-    "savefig.dpi": 300,
-    "savefig.transparent": True,
-    "svg.hashsalt": "benchmarker",
-}
-"""The font comes with matplotlib, has 8 pt, and is embedded in PDF."""
-POINT = 1 / 72
-"""A point (pt) in inches."""
-GREY = "#8a8f98"
 SYMBOLS = ("o", "s", "D", "^", "P", "X", "*", "v")
 DASHES = ("-", "--", ":", "-.", (0, (6, 2)), (0, (6, 2, 1, 2)), (0, (3, 1)), (0, (1, 2)))
 HATCHES = ("", "////", "\\\\\\\\", "xxxx", "----", "||||", "++++", "//", "xx")
@@ -59,8 +29,6 @@ LEFT = 0.38
 """Share of the width that names of rows may take on the left; longer ones stand above their rows."""
 ROWS = ((0.21, 0.36), (0.4, 0.6))
 """Heights of rows in inches: without curves and with them, beside their names and below them."""
-BOX, THIN, LEGIBLE = 0.17, 0.25, 24
-"""Height of the boxes of a profile in inches; the widths in pt from which they are drawn, and have text."""
 LOW_ROW, TALLEST = 0.13, 8.5
 """Heights of the rows of a heat map, and of the largest heat map, in inches."""
 INTERVAL: dict[str, Any] = {"fmt": "none", "capsize": 2, "elinewidth": 0.9}
@@ -78,7 +46,7 @@ def drawing(figure: Figure, width: float, ink: str) -> Canvas:
         return canvas
     if isinstance(mark, Icicle | Timeline):
         room = width / POINT
-        height, named = _icicle(axes, mark, room) if isinstance(mark, Icicle) else _timeline(axes, mark, room)
+        height, named = draw_icicle(axes, mark, room) if isinstance(mark, Icicle) else draw_timeline(axes, mark, room)
         _scaled(axes, "x", figure.x, [])
         axes.yaxis.set_visible(False)
         axes.spines["left"].set_visible(False)
@@ -105,7 +73,7 @@ def drawing(figure: Figure, width: float, ink: str) -> Canvas:
     _scaled(axes, "x", figure.x, _whole(figure))
     if figure.y:
         _scaled(axes, "y", figure.y, [])
-    title = _wrapped(axes.get_xlabel(), width / POINT - 20)
+    title = wrapped(axes.get_xlabel(), width / POINT - 20)
     axes.set_xlabel(title)
     canvas.set_size_inches(width, height + 0.45 + 0.16 * (_legend(canvas, named) + title.count("\n")))
     if figure.y:
@@ -113,52 +81,18 @@ def drawing(figure: Figure, width: float, ink: str) -> Canvas:
     return canvas
 
 
-def palette() -> tuple[list[str], ...]:
-    """Return the colours of sides, kinds, idle causes and copies that the page has on light ground."""
-    style = (files(__package__) / "page.css").read_text("utf-8").partition("}")[0]
-    return tuple(re.findall(rf"--{name}: (#\w{{6}})", style) for name in (r"s\d", r"k\d", r"i\d", "copy"))
-
-
-_SIDES, _KINDS, _IDLE, _COPY = palette()
-
-
-def _colour(series: int) -> str:
-    return _SIDES[series % len(_SIDES)]
-
-
-def _plain(text: str) -> str:
-    return clean(" ".join(text.split()))
-
-
-def _width(text: str) -> float:
-    """Return the width of a text in pt."""
-    font = FontProperties(size=mpl.rcParams["font.size"])
-    return float(text_to_path.get_text_width_height_descent(text, font, ismath=False)[0])
-
-
-def _fitting(text: str, room: float) -> str:
-    """Return a text that is at most so many pt wide, shortened in the middle."""
-    made, most = text, len(text)
-    while most > 3 and (width := _width(made)) > room:
-        most = max(3, min(most - 1, int(most * room / width)))
-        made = shortened(text, most)
-    return made
-
-
-def _wrapped(text: str, room: float) -> str:
-    """Return a text on lines of about so many pt."""
-    return textwrap.fill(text, max(8, int(len(text) * room / max(room, _width(text)))))
-
-
 def _rows(axes: Any, figure: Figure, width: float) -> float:
     """Name the rows, on the left or above them; return the height of all in inches."""
-    names = [_plain(name) for name in figure.rows]
-    is_above, has_curves = max(map(_width, names)) > LEFT * width, any(isinstance(mark, Ridge) for mark in figure.marks)
+    names = [plain(name) for name in figure.rows]
+    is_above, has_curves = (
+        max(map(width_of, names)) > LEFT * width,
+        any(isinstance(mark, Ridge) for mark in figure.marks),
+    )
     axes.set_yticks(range(len(names)), [""] * len(names) if is_above else names)
     if is_above:
         for at, name in enumerate(names):
             looks = {"transform": axes.get_yaxis_transform(), "va": "bottom", "in_layout": False}
-            axes.text(0, at - (0.47 if has_curves else 0.34), _fitting(name, width - 12), **looks)
+            axes.text(0, at - (0.47 if has_curves else 0.34), fitting(name, width - 12), **looks)
     axes.set_ylim(len(names) - 0.5, -0.8 if is_above else -0.5)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
@@ -192,7 +126,7 @@ def _scaled(axes: Any, which: str, axis: Axis, ticks: Sequence[float]) -> None:
     else:
         of.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
     getattr(axes, f"set_{which}label")(
-        _plain(axis.title if axis.unit in ("", "%", "s") else f"{axis.title}, {axis.unit}")
+        plain(axis.title if axis.unit in ("", "%", "s") else f"{axis.title}, {axis.unit}")
     )
     axes.grid(axis=which, color=GREY, alpha=0.25, linewidth=0.5)
 
@@ -204,7 +138,7 @@ def _log_ticks(ratio: float) -> ticker.Locator:
 
 
 def _bars(axes: Any, mark: Bars, figure: Figure, ink: str, stacked: list[float]) -> Any:
-    colour = _KINDS[mark.series % len(_KINDS)] if mark.stacked else _colour(mark.series)
+    colour = KINDS[mark.series % len(KINDS)] if mark.stacked else colour_of(mark.series)
     starts = [stacked[at] if mark.stacked else 0.0 for at in mark.at]
     looks: dict[str, Any] = {
         "facecolor": colour,
@@ -220,7 +154,7 @@ def _bars(axes: Any, mark: Bars, figure: Figure, ink: str, stacked: list[float])
 
 
 def _boxes(axes: Any, mark: Boxes, figure: Figure, ink: str, stacked: list[float]) -> Any:
-    colour = _colour(mark.series)
+    colour = colour_of(mark.series)
     looks: dict[str, Any] = {
         "facecolor": f"{colour}50",
         "edgecolor": colour,
@@ -234,7 +168,7 @@ def _boxes(axes: Any, mark: Boxes, figure: Figure, ink: str, stacked: list[float
 
 
 def _points(axes: Any, mark: Points, figure: Figure, ink: str, stacked: list[float]) -> Any:
-    colour = ink if mark.look == "small" else _colour(mark.series)
+    colour = ink if mark.look == "small" else colour_of(mark.series)
     if figure.rows and mark.look.startswith("small"):  # the round ends of very short lines: one path for all dots
         x = [each for value in mark.x for each in (value, value, math.nan)]
         y = [each for value in mark.y for each in (value - 0.005, value + 0.005, math.nan)]
@@ -259,97 +193,12 @@ def _points(axes: Any, mark: Points, figure: Figure, ink: str, stacked: list[flo
 
 
 def _ridge(axes: Any, mark: Ridge, figure: Figure, ink: str, stacked: list[float]) -> None:
-    colour = _colour(mark.series)
+    colour = colour_of(mark.series)
     tops = [mark.at - 0.45 * height for height in mark.heights]
     axes.fill_between(mark.x, tops, mark.at, facecolor=f"{colour}38", edgecolor=colour, linewidth=0.6)
 
 
 _DRAWN: dict[type, Callable[..., Any]] = {Bars: _bars, Boxes: _boxes, Points: _points, Ridge: _ridge}
-
-
-def _icicle(axes: Any, mark: Icicle, room: float) -> tuple[float, dict[str, Any]]:
-    """Draw parts below those that they belong to, the sides one below the other; return the height, and the legend."""
-    longest = max(ns / steps for ns, steps in zip(mark.nodes[0].time_ns, mark.steps, strict=True)) / 1e9
-    two, row = len(mark.sides) > 1, 0
-    named: dict[str, Any] = {}
-    for side, name in enumerate(mark.sides):
-        if two:
-            axes.text(0, row + 0.5, _fitting(_plain(name), room - 10), va="center")
-            row += 1
-            named[f"longer in {name}"] = Patch(facecolor=_colour(mark.series[side]))
-        starts = [0.0] * (max(node.depth for node in mark.nodes) + 2)
-        deepest = 0
-        for node in mark.nodes:
-            length, begin = node.time_ns[side] / mark.steps[side] / 1e9, starts[node.depth]
-            starts[node.depth], starts[node.depth + 1] = begin + length, begin
-            if length * room / longest < THIN:
-                continue
-            deepest = max(deepest, node.depth)
-            colour = _part_colour(mark, node)
-            if node.category >= 0 and not two:
-                kind = mark.colours[node.category]
-                names = [name for name, of in zip(mark.categories, mark.colours, strict=True) if of == kind]
-                named[", ".join(names)] = Patch(facecolor=colour)
-            text = mark.labels[node.label] if node.label >= 0 else "" if node.depth else "all work"
-            _box(axes, begin, row + node.depth, length, 1.0, colour, text or "unknown", length * room / longest)
-        row += deepest + 1
-    axes.set_xlim(0, longest)
-    axes.set_ylim(row, 0)
-    return BOX * row, named
-
-
-def _part_colour(mark: Icicle, node: Node) -> Any:
-    """Return the colour of a part: that of its category, or of the side on which it takes longer."""
-    if len(mark.sides) < 2:
-        return _KINDS[mark.colours[node.category]] if node.category >= 0 else _paler(GREY, 0.15 + 0.04 * node.depth)
-    one, two = (ns / steps for ns, steps in zip(node.time_ns, mark.steps, strict=True))
-    change = (two - one) / max(one, two, 1)
-    return _paler(_colour(mark.series[change > 0]), 0.15 + 0.8 * abs(change))
-
-
-def _timeline(axes: Any, mark: Timeline, room: float) -> tuple[float, dict[str, Any]]:
-    """Draw lanes below each other, each below its name; return the height, and the legend."""
-    tops, row = [], 0
-    for lane in mark.lanes:
-        axes.text(0, row + 0.5, _fitting(_plain(lane.name), room - 10), va="center")
-        tops.append(row + 1)
-        row += 1 + lane.levels
-    named: dict[str, Any] = {}
-    for (lane, level, begin, span), parts in groupby(mark.boxes, lambda box: box[:4]):
-        boxes, low = list(parts), 0.0
-        whole = sum(box.time_ns for box in boxes)
-        for box in boxes:
-            group = mark.groups[box.group] if box.group >= 0 else None
-            of = {"work": _KINDS, "idle": _IDLE, "copy": _COPY}.get(group.family) if group else None
-            colour = of[group.colour] if group and of else _paler(GREY, 0.35 + 0.15 * group.colour if group else 0.25)
-            if group:
-                name = f"idle: {group.name}" if group.family == "idle" else group.name
-                named.setdefault(name, Patch(facecolor=colour))
-            alone = box.rows == 1 and len(boxes) == 1
-            text = mark.labels[box.label] if alone and box.label >= 0 else ""
-            high = box.time_ns / whole if whole else 1 / len(boxes)
-            place = begin / 1e9, tops[lane] + level + low, span / 1e9, high
-            _box(axes, *place, colour if alone else _paler(colour, 0.5), text, span / mark.length_ns * room)
-            low += high
-    axes.set_xlim(0, mark.length_ns / 1e9)
-    axes.set_ylim(row, 0)
-    return BOX * row, named
-
-
-def _box(axes: Any, begin: float, row: float, length: float, high: float, colour: Any, text: str, wide: float) -> None:
-    """Draw a box, `wide` pt wide, with its text if that is readable in it."""
-    looks = {"facecolor": colour, "edgecolor": "white", "linewidth": 0.3 if wide > 2 else 0}
-    axes.add_patch(Rectangle((begin, row + 0.05), length, 0.9 * high, **looks))
-    if wide > LEGIBLE and text:
-        red, green, blue = to_rgb(colour)
-        ink = "white" if 0.3 * red + 0.59 * green + 0.11 * blue < 0.5 else "black"
-        axes.text(begin, row + 0.5, f" {_fitting(_plain(text), wide - 5)}", va="center", color=ink)
-
-
-def _paler(colour: Any, share: float) -> tuple[float, float, float]:
-    """Return this share of a colour on white."""
-    red, green, blue = (1 - share * (1 - part) for part in to_rgb(colour))
-    return red, green, blue
 
 
 def _intervals(
@@ -370,8 +219,8 @@ def _legend(canvas: Canvas, named: dict[str, Any]) -> int:
     if len(named) < 2:
         return 0
     width = canvas.get_figwidth() / POINT
-    texts = [_wrapped(_plain(name), width - 40) for name in named]
-    widest = max(_width(line) for text in texts for line in text.split("\n")) + 32
+    texts = [wrapped(plain(name), width - 40) for name in named]
+    widest = max(width_of(line) for text in texts for line in text.split("\n")) + 32
     columns = max(1, min(len(named), int(width / widest)))
     looks = {"borderpad": 0.2, "columnspacing": 1.0, "labelspacing": 0.3, "handlelength": 1.8}
     canvas.legend(list(named.values()), texts, loc="outside lower left", ncols=columns, **looks)
@@ -388,9 +237,7 @@ def _label(canvas: Canvas, axes: Any, figure: Figure, ink: str) -> None:
     dots = axes.transData.transform([pair for mark in points for pair in zip(mark.x, mark.y, strict=True)])
     for text, *at in [each for mark in points for each in zip(mark.labels, mark.x, mark.y, strict=False) if each[0]]:
         notes = [
-            axes.annotate(
-                _fitting(_plain(text), room), at, (dx, dy), textcoords="offset points", ha=ha, va=va, color=ink
-            )
+            axes.annotate(fitting(plain(text), room), at, (dx, dy), textcoords="offset points", ha=ha, va=va, color=ink)
             for dx, dy, ha, va in PLACES
         ]
         boxes = [note.get_window_extent() for note in notes]
@@ -410,14 +257,14 @@ def _heat(canvas: Canvas, axes: Any, figure: Figure, heat: Heat) -> None:
     """Draw a heat map: as a picture, so that some thousands of cells are small."""
     width = canvas.get_figwidth()
     cells = np.array([[math.nan if value is None else value for value in row] for row in heat.values])
-    colours = LinearSegmentedColormap.from_list("", [_SIDES[0], "#f4f2ee", _SIDES[1]])
+    colours = LinearSegmentedColormap.from_list("", [SIDES[0], "#f4f2ee", SIDES[1]])
     looks = {"cmap": colours, "vmin": -heat.limit, "vmax": heat.limit}
     image = axes.imshow(cells, aspect="auto", interpolation="nearest", **looks)
     height = min(TALLEST, max(1.0, LOW_ROW * len(figure.rows)))
     rows = range(0, len(figure.rows), -(-len(figure.rows) // int(height / LOW_ROW)))
     columns = range(0, len(heat.columns), -(-len(heat.columns) // int(width / 0.35)))
-    names = [_fitting(_plain(heat.columns[at]), 90) for at in columns]
-    axes.set_yticks(rows, [_fitting(_plain(figure.rows[at]), 0.5 * width / POINT) for at in rows])
+    names = [fitting(plain(heat.columns[at]), 90) for at in columns]
+    axes.set_yticks(rows, [fitting(plain(figure.rows[at]), 0.5 * width / POINT) for at in rows])
     axes.set_xticks(columns, names, rotation=90)
     axes.tick_params(length=0, labeltop=True, labelbottom=False)
     axes.spines[:].set_visible(False)
@@ -425,4 +272,4 @@ def _heat(canvas: Canvas, axes: Any, figure: Figure, heat: Heat) -> None:
     canvas.colorbar(image, ax=axes, location="bottom", fraction=0.1, aspect=30, format=percent).outline.set_visible(
         False
     )
-    canvas.set_size_inches(width, height + max(map(_width, names)) * POINT + 0.5)
+    canvas.set_size_inches(width, height + max(map(width_of, names)) * POINT + 0.5)

@@ -7,7 +7,7 @@ import re
 import warnings
 from collections.abc import Mapping
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 from benchmarker.api.errors import UserError
@@ -48,7 +48,7 @@ def save(figure: Figure, path: Path) -> str:
         ".png": {"Title": title, "Description": caption},
     }
     data = path.with_suffix(".csv")
-    picture = _drawn(figure, form[1:], COLUMN, "#000000", {"svg.fonttype": "path"}, metadata[form])
+    picture = _drawn(figure, form[1:], COLUMN, 8, "#000000", "path", metadata[form])
     atomic.save(path, picture)
     atomic.save(data, csv_text(*figure.data.data).encode())
     return f"figure: {clean(str(path))}, its data: {clean(str(data))}\n{caption}"
@@ -59,8 +59,7 @@ def inline(figure: Figure) -> str:
 
     It has no links, and ids only of hatches and frames. Raises `UserError` if matplotlib is missing.
     """
-    sizes = dict.fromkeys(("font.size", "axes.labelsize", "legend.fontsize", "xtick.labelsize", "ytick.labelsize"), 9)
-    drawn = _drawn(figure, "svg", CELL, _INK, {"svg.fonttype": "none", **sizes}, {"Date": None})
+    drawn = _drawn(figure, "svg", CELL, 9, _INK, "none", {"Date": None})
     root = ElementTree.fromstring(drawn)  # noqa: S314  # made here
     shapes = {f"#{element.get('id')}": element for element in root.iter()}
     title = escape(clean(figure.title))
@@ -98,15 +97,17 @@ def _markup(element: ElementTree.Element, shapes: Mapping[str, ElementTree.Eleme
 
 
 def _drawn(
-    figure: Figure, form: str, width: float, ink: str, settings: dict[str, Any], metadata: dict[str, str | None]
+    figure: Figure, form: str, width: float, size: int, ink: str, texts: str, metadata: dict[str, str | None]
 ) -> bytes:
+    """Return a drawing, `width` inches wide, with text of `size` pt; in SVG, `texts` are a "path" or "none"."""
     with needing("plot", "a figure"):
-        from benchmarker.page.drawing import SETTINGS, drawing
+        from benchmarker.page.drawing import drawing
     from matplotlib import style
 
-    inks = dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), ink)
+    from benchmarker.page.drawing_style import settings
+
     content = io.BytesIO()
-    with style.context(["default", SETTINGS, settings, inks]), warnings.catch_warnings():
+    with style.context(["default", {**settings(size, ink), "svg.fonttype": texts}]), warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"Glyph \d+")  # a letter that the font lacks is a box
         drawing(figure, width, ink).savefig(content, format=form, metadata=metadata)
     return content.getvalue()

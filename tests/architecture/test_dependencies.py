@@ -17,7 +17,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 HOMES = {"benchmarker": ROOT, "benchmarker_plugins": ROOT / "plugins", "benchmarker_problems": ROOT / "problems"}
 
 SERVED = {
-    "benchmarker.page.drawing": {"plot"},
+    "benchmarker.page.drawing*": {"plot"},
     "benchmarker.page.plots": {"plot"},
     "benchmarker.page.render": {"report"},
     "benchmarker.serving.openai": {"serve"},
