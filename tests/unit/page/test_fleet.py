@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -88,26 +87,21 @@ def test_the_page_says_who_is_named_and_what_makes_one_doubt_it() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
 @pytest.mark.parametrize("width", [400, 1200])
-def test_a_browser_draws_300_rows_with_their_names(tmp_path: Path, width: int) -> None:
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+def test_a_browser_draws_300_rows_with_their_names(browser: Any, tmp_path: Path, width: int) -> None:
     file = tmp_path / "fleet.html"
     file.write_bytes(render(page(fleet(MOST_ROWS))))
     complaints: list[str] = []
-    with sync_api.sync_playwright() as playwright:
-        sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=sandbox)
-        opened = browser.new_page(viewport={"width": width, "height": 900})
-        opened.on("console", lambda message: complaints.append(message.text))
-        opened.on("pageerror", lambda error: complaints.append(str(error)))
-        opened.goto(file.as_uri())
-        opened.wait_for_selector("html[data-drawn]", state="attached", timeout=60_000)
-        opened.locator("#plot-heat").scroll_into_view_if_needed()
-        opened.wait_for_selector("#plot-heat[data-drawn]", timeout=60_000)
-        names = opened.locator("#plot-heat .tick.row").all_text_contents()
-        wide = opened.evaluate("document.documentElement.scrollWidth")
-        browser.close()
+    opened = browser.new_page(viewport={"width": width, "height": 900})
+    opened.on("console", lambda message: complaints.append(message.text))
+    opened.on("pageerror", lambda error: complaints.append(str(error)))
+    opened.goto(file.as_uri())
+    opened.wait_for_selector("html[data-drawn]", state="attached", timeout=60_000)
+    opened.locator("#plot-heat").scroll_into_view_if_needed()
+    opened.wait_for_selector("#plot-heat[data-drawn]", timeout=60_000)
+    names = opened.locator("#plot-heat .tick.row").all_text_contents()
+    wide = opened.evaluate("document.documentElement.scrollWidth")
+    opened.close()
     assert complaints == []
     assert len(set(names)) == MOST_ROWS
     assert wide <= width

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -104,24 +103,19 @@ def test_without_a_change_the_answer_says_so() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
 @pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), (1200, "light")])
-def test_a_browser_draws_it_within_the_screen(tmp_path: Path, width: int, scheme: str) -> None:
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+def test_a_browser_draws_it_within_the_screen(browser: Any, tmp_path: Path, width: int, scheme: str) -> None:
     file = tmp_path / "history.html"
     file.write_bytes(render(page([series(number) for number in range(3)], "commit")))
     complaints: list[str] = []
-    with sync_api.sync_playwright() as playwright:
-        sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=sandbox)
-        opened = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        opened.on("console", lambda message: complaints.append(message.text))
-        opened.on("pageerror", lambda error: complaints.append(str(error)))
-        opened.goto(file.as_uri())
-        for key in ("all-cases", "series-0", "series-2"):
-            opened.locator(f"#plot-{key}").scroll_into_view_if_needed()
-            opened.wait_for_selector(f"#plot-{key}[data-drawn]", timeout=60_000)
-        wide = opened.evaluate("document.documentElement.scrollWidth")
-        browser.close()
+    opened = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    opened.on("console", lambda message: complaints.append(message.text))
+    opened.on("pageerror", lambda error: complaints.append(str(error)))
+    opened.goto(file.as_uri())
+    for key in ("all-cases", "series-0", "series-2"):
+        opened.locator(f"#plot-{key}").scroll_into_view_if_needed()
+        opened.wait_for_selector(f"#plot-{key}[data-drawn]", timeout=60_000)
+    wide = opened.evaluate("document.documentElement.scrollWidth")
+    opened.close()
     assert complaints == []
     assert wide <= width

@@ -1,7 +1,5 @@
 """Icicles and time lines as a browser shows them: enlarged, searched, walked through with keys, within the screen."""
 
-import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -11,9 +9,7 @@ from benchmarker.page.render import render
 from benchmarker.page.traced import page as page_of_traces
 from benchmarker.traces.ingest import ingest
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = shutil.which("chromium")
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")]
+pytestmark = pytest.mark.slow
 
 TRACE = Path(__file__).parents[2] / "fixtures/traces/h200-torch-gpt2.json.gz"
 HOSTILE = "</script><img src=x onerror=\"document.title = 'executed'\"><b>bold</b>"
@@ -32,15 +28,6 @@ def file(tmp_path_factory):
     path = folder / "report.html"
     path.write_bytes(render(page_of_traces([(each, ingest(each)) for each in (TRACE, hostile)], None)))
     return path
-
-
-@pytest.fixture(scope="module")
-def browser():
-    sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
-    with sync_api.sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=CHROMIUM, args=sandbox)
-        yield running
-        running.close()
 
 
 @pytest.fixture
