@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from benchmarker.page.page_model import Bars, Boxes, Figure, Points, Ridge
+from benchmarker.page.page_model import Bars, Boxes, Figure, Points, Ridge, is_wide
 
 if TYPE_CHECKING:
     from benchmarker.page.page_model import Axis, Mark
-
-_CLOSE = 5
-"""Ratio of the largest to the least value up to which an axis stays linear unless it is always logarithmic."""
 
 
 def is_log_across(figure: Figure) -> bool:
@@ -28,7 +25,7 @@ def is_log_up(figure: Figure) -> bool:
 
 
 def _is_log(axis: Axis, values: list[float]) -> bool:
-    return bool(axis.log) and (axis.log == "always" or max(values) > _CLOSE * min(values))
+    return bool(axis.log) and (axis.log == "always" or is_wide(values))
 
 
 def _across(figure: Figure, mark: Mark) -> Iterator[float]:

@@ -31,8 +31,8 @@ function palette() {
   const style = getComputedStyle(root);
   const of = (name) => style.getPropertyValue(name).trim();
   const several = (letter, number) => Array.from({ length: number }, (_, index) => of(`--${letter}${index}`));
-  const names = ["ink", "muted", "grid", "line", "paper", "raised", "mark", "band"];
-  return { series: several("s", 8), kinds: several("k", 9), ...Object.fromEntries(names.map((name) => [name, of(`--${name}`)])) };
+  const names = ["ink", "muted", "grid", "line", "paper", "mark", "band", "focus", "copy"];
+  return { series: several("s", 8), kinds: several("k", 9), idle: several("i", 7), ...Object.fromEntries(names.map((name) => [name, of(`--${name}`)])) };
 }
 
 function mixed(from, to, share) {

@@ -32,6 +32,8 @@ function leave(place) {
   if (plot) point(plot, null);
 }
 
+const isModified = (event) => event.ctrlKey || event.altKey || event.metaKey;
+
 function explore(place, redraw) {
   const at = (event) => {
     const box = place.getBoundingClientRect();
@@ -77,7 +79,7 @@ function explore(place, redraw) {
   place.addEventListener("dblclick", () => unzoom(place, redraw));
   place.addEventListener("keydown", (event) => {
     const plot = plots.get(place);
-    if (!plot || event.ctrlKey || event.altKey || event.metaKey) return;
+    if (!plot || isModified(event)) return;
     const act = KEYS[event.key];
     if (!act) return;
     event.preventDefault();
@@ -138,9 +140,28 @@ const KEYS = {
   Escape: (place, plot, redraw) => { leave(place); unzoom(place, redraw); },
 };
 
+// Above a figure, a search with what it found, buttons, and what pointer and keys do; below it, a legend.
+function addTools(place, what, placeholder, hint, ...buttons) {
+  const search = make("input"), count = make("span"), how = make("span", hint), legend = make("p");
+  Object.assign(search, { type: "search", placeholder });
+  search.setAttribute("aria-label", `Search ${what}`);
+  count.className = "count";
+  count.setAttribute("role", "status");
+  how.className = "hint";
+  how.id = `${place.id}-keys`;
+  place.setAttribute("aria-describedby", `${place.dataset.figure}-caption ${how.id}`);
+  const tools = make("p", make("label", "Search ", search), ...buttons, count, how);
+  tools.className = "tools script";
+  legend.className = "chips";
+  place.before(tools);
+  place.after(legend);
+  return { search, count, legend };
+}
+
 // Save a figure as it is drawn, with its title.
-function saveFigure(place, title, name) {
-  const image = place.querySelector("svg").cloneNode(true), { width, height, colours } = plots.get(place), lines = wrapped(title, width, 16);
+function saveFigure(place) {
+  const image = place.querySelector("svg").cloneNode(true), { figure: { key }, width, height, colours } = plots.get(place);
+  const title = document.getElementById(`${key}-title`).firstChild.textContent, lines = wrapped(title, width, 16);
   const top = 14 + 21 * lines.length;
   image.querySelector(".overlay").remove();
   image.setAttribute("viewBox", `-12 ${-top} ${width + 24} ${height + top + 12}`);
@@ -152,5 +173,5 @@ function saveFigure(place, title, name) {
     svg("rect", { x: -12, y: -top, width: width + 24, height: height + top + 12, fill: colours.paper }),
     ...lines.map((line, at) => label(line, 0, 22 - top + 21 * at, { "font-size": 16, "font-weight": 600, fill: colours.ink })),
   );
-  save(name, new XMLSerializer().serializeToString(image), "svg", "image/svg+xml");
+  save(key, new XMLSerializer().serializeToString(image), "svg", "image/svg+xml");
 }

@@ -69,8 +69,9 @@ function matches(part, wanted) { return part.level !== "profile" && part.level !
 
 function drawIcicle(place, figure, width, colours) {
   const icicle = icicleOf(figure), { mark, top } = icicle, height = icicleHeight(figure);
+  icicle.colours = colours;
   equipIcicle(place, figure);
-  const image = svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });
+  const image = svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, "font-family": family(), "aria-hidden": "true" });
   const scale = width / Math.max(...top.time, 1);
   icicle.boxes = new Map();
   sidesOf(icicle).forEach((name, side) => {
@@ -89,7 +90,7 @@ function drawIcicle(place, figure, width, colours) {
   image.append(icicle.overlay);
   place.replaceChildren(image);
   plots.set(place, { figure, width, height, colours });
-  pointAt(icicle, icicle.found, icicle.side ?? 0, colours);
+  pointAt(icicle, icicle.found, icicle.side ?? 0);
 }
 
 function drawParts(icicle, image, part, side, x, y, scale, colours) {
@@ -132,11 +133,11 @@ function partText(icicle, part) {
   return lines.join("\n");
 }
 
-function pointAt(icicle, part, side, colours) {
+function pointAt(icicle, part, side) {
   icicle.found = part;
   icicle.side = side;
   const box = part && icicle.boxes.get(`${side} ${part.at}`);
-  icicle.overlay.replaceChildren(...(box ? [svg("rect", { ...box, width: Math.max(box.width, 2), height: PART - 1, fill: "none", stroke: colours.focus, "stroke-width": 2.5, rx: 1, class: "found" })] : []));
+  icicle.overlay.replaceChildren(...(box ? [svg("rect", { ...box, width: Math.max(box.width, 2), height: PART - 1, fill: "none", stroke: icicle.colours.focus, "stroke-width": 2.5, rx: 1, class: "found" })] : []));
   return box;
 }
 
@@ -144,20 +145,11 @@ function pointAt(icicle, part, side, colours) {
 function equipIcicle(place, figure) {
   const icicle = icicleOf(figure);
   if (icicle.redraw) { icicle.redraw(); return; }
-  const search = make("input"), count = make("span"), crumbs = make("span"), legend = make("p");
-  Object.assign(search, { type: "search", placeholder: "name of a part" });
-  search.setAttribute("aria-label", "Search parts");
-  Object.assign(count, { className: "count" });
-  count.setAttribute("role", "status");
-  crumbs.className = "crumbs";
-  const tools = make("p", make("label", "Search ", search), count), way = make("p", crumbs);
-  tools.className = "tools script";
-  way.className = "way script";
-  legend.className = "chips";
-  place.before(tools, way);
-  const heading = document.getElementById(`${figure.key}-title`).firstChild.textContent;
-  place.closest("figure").querySelector(".figure-tools").append(button("Save SVG", "Save the figure as a picture", () => saveFigure(place, heading, figure.key)));
-  place.after(legend);
+  const { search, count, legend } = addTools(place, "parts", "name of a part", "Click a part, or choose it with the arrow keys and press Enter, to enlarge it; Escape goes back.");
+  const crumbs = make("p");
+  crumbs.className = "crumbs script";
+  place.before(crumbs);
+  place.closest("figure").querySelector(".figure-tools").append(button("Save SVG", "Save the figure as a picture", () => saveFigure(place)));
   const draw = () => drawIcicle(place, figure, place.clientWidth, palette());
   const enlarge = (part) => { icicle.top = part; hideTip(); draw(); };
   icicle.redraw = () => {
@@ -169,8 +161,7 @@ function equipIcicle(place, figure) {
       return at ? [" › ", made] : [made];
     }));
     count.textContent = icicle.wanted ? foundText(icicle) : "";
-    const colours = palette();
-    legend.replaceChildren(...(icicle.mark.sides.length > 1 ? sideChips(icicle, colours) : categoryChips(icicle, colours)));
+    legend.replaceChildren(...(icicle.mark.sides.length > 1 ? sideChips(icicle) : categoryChips(icicle)));
   };
   icicle.redraw();
   search.addEventListener("input", () => { icicle.wanted = search.value.trim().toLowerCase(); draw(); });
@@ -182,7 +173,7 @@ function equipIcicle(place, figure) {
   place.addEventListener("pointermove", (event) => {
     const found = partAt(event);
     if (!found) { hideTip(); return; }
-    pointAt(icicle, ...found, palette());
+    pointAt(icicle, ...found);
     showTip(event, partText(icicle, found[0]));
   });
   place.addEventListener("pointerleave", hideTip);
@@ -192,9 +183,9 @@ function equipIcicle(place, figure) {
     [icicle.found, icicle.side] = found;
     enlarge(found[0] === icicle.top && found[0].parent ? found[0].parent : found[0]);
   });
-  place.addEventListener("blur", () => { hideTip(); pointAt(icicle, null, 0, palette()); });
+  place.addEventListener("blur", () => { hideTip(); pointAt(icicle, null, 0); });
   place.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.altKey || event.metaKey) return;
+    if (isModified(event)) return;
     const { found, top, side = 0 } = icicle, near = found && inside(found, top) ? found : null;
     const beside = (step) => {
       const drawn = near?.parent && near !== top ? near.parent.parts.filter((each) => icicle.boxes.has(`${side} ${each.at}`)) : [];
@@ -208,7 +199,7 @@ function equipIcicle(place, figure) {
       PageDown: () => [near ?? top, other], PageUp: () => [near ?? top, other],
     };
     if (moves[event.key]) {
-      const box = pointAt(icicle, ...moves[event.key](), palette()), text = partText(icicle, icicle.found), at = place.getBoundingClientRect();
+      const box = pointAt(icicle, ...moves[event.key]()), text = partText(icicle, icicle.found), at = place.getBoundingClientRect();
       if (box) showTip({ clientX: at.left + box.x + Math.min(box.width / 2, 200), clientY: at.top + box.y + PART }, text);
       tell(text);
     } else if (event.key === "Enter" || event.key === "+") enlarge(near ?? top);
@@ -242,7 +233,7 @@ function chip(colour, text) {
   made.className = "chip";
   return made;
 }
-function categoryChips({ mark, parts }, colours) {
+function categoryChips({ mark, parts, colours }) {
   const present = new Set(parts.map((part) => part.category)), of = new Map();
   mark.categories.forEach((name, at) => {
     const colour = colours.kinds[mark.colours[at]];
@@ -250,7 +241,7 @@ function categoryChips({ mark, parts }, colours) {
   });
   return [...of].map(([colour, names]) => chip(colour, names.join(", ")));
 }
-function sideChips({ mark }, colours) {
+function sideChips({ mark, colours }) {
   const of = (side) => colours.series[mark.series[side] % 8];
   return [chip(of(0), `longer in ${mark.sides[0]}`), chip(colours.grid, "the same"), chip(of(1), `longer in ${mark.sides[1]}`)];
 }

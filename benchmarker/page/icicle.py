@@ -194,7 +194,7 @@ def _caption(sides: Sequence[Side], per_step: bool) -> str:
     if len(sides) == 1:
         trace = sides[0].ingested.trace
         of = f" in {count(trace.steps, 'step')}" if trace.steps else ""
-        return f"{caption}All of it: {si(busy[0] / 1e9, 's')}{of}. Click a part, or press Enter, to enlarge it."
+        return f"{caption}All of it: {si(busy[0] / 1e9, 's')}{of}."
     return (
         f"{caption}Both profiles have one scale{', per step' if per_step else ''}. A part has the colour of the side "
         "on which it takes longer; the paler it is, the smaller is the difference compared with its own time. One "

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from benchmarker.formatting import shortened, si
 from benchmarker.machine.description import restriction
 from benchmarker.page.page_model import Listing, Section
+from benchmarker.page.study import days
 from benchmarker.tables.table import Cell, Column, Table
 
 if TYPE_CHECKING:
@@ -155,9 +156,4 @@ def _trials(study: Study, groups: Sequence[Group]) -> tuple[str, str, str]:
     runs = {record.run_id for record in records}
     unrun = sum(each.trials for each in study.planned.missing if each.run_id in runs) if len(study.sides) == 1 else 0
     asked = len(records) + unrun
-    days = sorted({record.started_at[:10] for record in records})
-    return (
-        f"{ok} of {asked} succeeded",
-        str(len(runs)),
-        days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}",
-    )
+    return f"{ok} of {asked} succeeded", str(len(runs)), days(records)

@@ -203,6 +203,12 @@ def named(study: Study, groups: Sequence[Group]) -> list[Filled]:
     return [(Column("case"), [group.case for group in groups]), *side]
 
 
+def days(records: Sequence[Record]) -> str:
+    """Return the first and the last day on which records were made, or the only one."""
+    found = sorted({record.started_at[:10] for record in records})
+    return found[0] if len(found) == 1 else f"{found[0]} to {found[-1]}"
+
+
 def panels(study: Study) -> list[tuple[str, str, list[Group]]]:
     """Return the groups of each problem, with what to add to the key and to the title of its figure."""
     found: dict[str, list[Group]] = {}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from benchmarker.comparing.diagnosis import emulated, skewed
 from benchmarker.formatting import count
 from benchmarker.page.page_model import Section, searchable
-from benchmarker.page.study import named
+from benchmarker.page.study import days, named
 from benchmarker.records.factors import varying
 from benchmarker.tables.results import counts, metrics
 from benchmarker.tables.table import Table
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 MOST_SIDES = 4
+MOST_FACTORS = 4
 
 
 def title(study: Study) -> str:
@@ -34,8 +35,6 @@ def subtitle(study: Study) -> str:
     """Return what is compared, the numbers of trials, failures, configurations and runs, and the dates."""
     records = study.records
     failed = sum(record.error is not None for record in records)
-    days = sorted({record.started_at[:10] for record in records})
-    when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     runs = len({record.run_id for record in records})
     parts = [
         *filter(None, [_compared(study)]),
@@ -43,7 +42,7 @@ def subtitle(study: Study) -> str:
         f"{failed} failed" if failed else "none failed",
         count(len(study.groups), "configuration"),
         count(runs, "run"),
-        when,
+        days(records),
     ]
     return " · ".join(parts)
 
@@ -56,7 +55,8 @@ def _compared(study: Study) -> str:
     more = f" and {len(sides) - MOST_SIDES} more" if len(sides) > MOST_SIDES else ""
     of = {part.partition("=")[0] for match in study.matches for part in match.contender.name.split()} & study.apart
     within = [name for name in varying([group.factors for group in study.groups]) if name not in study.apart]
-    cases = f", each with several values of {', '.join(within)}" if within else ""
+    others = f" and {count(len(within) - MOST_FACTORS, 'other factor')}" if len(within) > MOST_FACTORS else ""
+    cases = f", each with several values of {', '.join(within[:MOST_FACTORS])}{others}" if within else ""
     return f"{' and '.join(sorted(of)) or 'results'} compared: {', '.join(sides[:MOST_SIDES])}{more}{cases}"
 
 

@@ -15,10 +15,10 @@ function timelineOf(figure) {
   const boxes = numbers.lane.map((lane, at) => {
     begin += numbers.begin[at];
     const box = Object.fromEntries(Object.entries(numbers).map(([name, values]) => [name, values[at]])), label = (number) => mark.labels[number] ?? "";
-    const group = mark.groups[box.group] ?? ["", "host", -1];
+    const [kind, family, colour] = mark.groups[box.group] ?? ["", "host", -1];
     return Object.assign(box, {
-      begin, end: begin + box.span, ns: box.time + box.span, group: box.group, kind: group[0], family: group[1], colour: group[2],
-      name: label(box.label), op: label(box.op), scope: label(box.scope), lane, y: tops[lane] + HEAD + box.level * ROW, part: [0, 1],
+      begin, end: begin + box.span, ns: box.time + box.span, kind, family, colour,
+      name: label(box.label), op: label(box.op), scope: label(box.scope), y: tops[lane] + HEAD + box.level * ROW, part: [0, 1],
     });
   });
   for (const box of boxes) {
@@ -50,13 +50,8 @@ function boxColour(box, colours) {
   return mixed(colours.paper, colours.ink, box.colour < 0 ? 0.1 : [0.12, 0.2, 0.32, 0.06][box.colour]);
 }
 
-function timelineColours() {
-  const style = getComputedStyle(root), of = (name) => style.getPropertyValue(name).trim();
-  return { ...palette(), copy: of("--copy"), idle: Array.from({ length: 7 }, (_, at) => of(`--i${at}`)) };
-}
-
-function drawTimeline(place, figure, width) {
-  const line = timelineOf(figure), ratio = Math.max(printing.matches ? 2 : 1, devicePixelRatio), colours = timelineColours();
+function drawTimeline(place, figure, width, colours) {
+  const line = timelineOf(figure), ratio = Math.max(printing.matches ? 2 : 1, devicePixelRatio);
   equipTimeline(place, figure);
   line.width = width;
   Object.assign(place.dataset, { from: line.from, to: line.to });
@@ -101,11 +96,9 @@ function drawTimeline(place, figure, width) {
 }
 
 function drawTicks({ mark, tops, from, to, width, height }, pen, x, colours) {
-  const most = Math.max(2, Math.floor(width / 110)), size = 10 ** Math.floor(Math.log10((to - from) / most));
-  const step = [1, 2, 5, 10].map((each) => each * size).find((each) => (to - from) / each <= most);
   pen.font = `${SMALL}px ${family()}`;
   pen.lineWidth = 1;
-  for (let at = Math.ceil(from / step) * step; at <= to; at += step) {
+  for (const at of linearTicks(from, to, Math.max(2, Math.floor(width / 110)))) {
     pen.fillStyle = colours.grid;
     pen.fillRect(Math.round(x(at)), AXIS - 6, 1, height - AXIS);
     const text = shown(Math.round(at) / 1e9, "s"), wide = pen.measureText(text).width;
@@ -159,16 +152,10 @@ function equipTimeline(place, figure) {
   if (line.canvas) { place.contains(line.canvas) || place.replaceChildren(line.canvas); line.chips(); return; }
   line.canvas = make("canvas");
   place.replaceChildren(line.canvas);
-  const search = make("input"), count = make("span"), legend = make("p");
-  Object.assign(search, { type: "search", placeholder: "kernel, op or scope" });
-  search.setAttribute("aria-label", "Search the time line");
-  count.className = "count";
-  count.setAttribute("role", "status");
-  legend.className = "chips";
   let asked = 0;
   const draw = () => {
     cancelAnimationFrame(asked);
-    asked = requestAnimationFrame(() => drawTimeline(place, figure, place.clientWidth));
+    asked = requestAnimationFrame(() => drawTimeline(place, figure, place.clientWidth, palette()));
   };
   const show = (from, to) => {
     const span = Math.min(Math.max(to - from, Math.min(SHORTEST, line.mark.length_ns)), line.mark.length_ns);
@@ -181,12 +168,12 @@ function equipTimeline(place, figure) {
   const enlarge = (box) => show(box.begin - 0.05 * box.span, box.end + 0.05 * box.span);
   const whole = () => show(0, line.mark.length_ns);
   const middle = () => (line.found ? (line.found.begin + line.found.end) / 2 : undefined);
-  const tools = make("p", make("label", "Search ", search), button("+", "Enlarge", () => zoom(0.5, middle())), button("−", "Reduce", () => zoom(2, middle())), button("Whole step", "Show all of the time line", whole), count);
-  tools.className = "tools script";
-  place.before(tools);
+  const { search, count, legend } = addTools(
+    place, "the time line", "kernel, op or scope", "The wheel with Ctrl, + and - enlarge, dragging moves; arrows go from box to box, Enter enlarges it, Escape shows all.",
+    button("+", "Enlarge", () => zoom(0.5, middle())), button("−", "Reduce", () => zoom(2, middle())), button("Whole step", "Show all of the time line", whole),
+  );
   place.closest("figure").querySelector(".figure-tools").append(button("Save PNG", "Save the figure as a picture", () => line.canvas.toBlob((image) => save(figure.key, image, "png", "image/png"))));
-  place.after(legend);
-  line.chips = () => legend.replaceChildren(...groupChips(line, timelineColours(), draw));
+  line.chips = () => legend.replaceChildren(...groupChips(line, palette(), draw));
   line.chips();
   const hits = () => line.boxes.filter((box) => isFound(line, box));
   search.addEventListener("input", () => {
@@ -267,7 +254,7 @@ function equipTimeline(place, figure) {
     w: () => zoom(0.5, middle()), s: () => zoom(2, middle()), a: () => pan(-0.25), d: () => pan(0.25), "[": () => pan(-0.25), "]": () => pan(0.25),
   };
   place.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.altKey || event.metaKey || !keys[event.key]) return;
+    if (isModified(event) || !keys[event.key]) return;
     event.preventDefault();
     keys[event.key]();
   });

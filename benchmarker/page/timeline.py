@@ -262,10 +262,7 @@ def _caption(ingested: Ingested, step: int | None, rows: pd.DataFrame, length_ns
             "Idle gaps have the colour of their cause, as in `profile idle`; a gap belongs to the step of the work "
             "that ends it. "
         )
-    return text + (
-        "The time of a box is its share of the device's busy time, or for what is not work, its own time. The wheel "
-        "with Ctrl, + and - enlarge, dragging moves; arrows go from box to box, Enter enlarges it, Escape shows all."
-    )
+    return text + ("The time of a box is its share of the device's busy time, or for what is not work, its own time.")
 
 
 def _left_out(rows: pd.DataFrame) -> str:

@@ -50,10 +50,7 @@ class Icicle:
         """Return the mark as plain values, its numbers as texts of `packed`, a text for each field of the nodes."""
         depth, level, label, category, times, counts = zip(*self.nodes, strict=True)
         return {
-            **{
-                name: getattr(self, name)
-                for name in ("name", "sides", "series", "steps", "labels", "categories", "colours")
-            },
+            **{name: getattr(self, name) for name in self.__slots__ if name != "nodes"},
             "nodes": {
                 "depth": packed(depth),
                 "level": packed(level),

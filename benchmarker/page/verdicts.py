@@ -34,6 +34,7 @@ from benchmarker.page.page_model import (
     Ridge,
     Section,
     digits,
+    drawn,
     searchable,
     table_of,
 )
@@ -151,7 +152,7 @@ def _ratios(study: Study, judged: Sequence[Judged]) -> Figure | None:
     shown = [each for each in judged if each.comparison.ratio is not None]
     if not shown:
         return None
-    some = shown[:MOST_DRAWN]
+    some, left = drawn(shown, MOST_DRAWN)
     contenders = {each.comparison.contender for each in shown}
     rows = [
         (each.case if len(contenders) == 1 else _name(each.case, each.comparison), each.comparison) for each in some
@@ -165,7 +166,6 @@ def _ratios(study: Study, judged: Sequence[Judged]) -> Figure | None:
         * any(isinstance(mark, Ridge) for mark in marks)
         + " Small dots are the rounds." * paired
     )
-    left = "" if len(some) == len(shown) else f"Only {len(some)} of {len(shown)} are drawn; the data table has all."
     return _figure(study, "ratios", rows, _table(judged, *rounds), marks, more, left)
 
 

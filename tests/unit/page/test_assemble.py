@@ -513,6 +513,17 @@ def test_the_top_says_which_of_two_factors_is_compared(page_of, place, two):
     assert made.subtitle.startswith("framework compared: one, two, each with several values of seed · 32 trials")
 
 
+def test_the_top_names_the_first_of_many_factors_that_vary(page_of, place):
+    sizes = [dict.fromkeys("abcdef", at) for at in (1, 2)]
+    records = [
+        make_record(1.0, trial_id=f"{at}-{name}", case={"framework": name, "params": size}, design={"case_number": at})
+        for at, size in enumerate(sizes)
+        for name in ("one", "two")
+    ]
+    made = page_of(place(records))
+    assert "each with several values of a, b, c, d and 2 other factors · 4 trials" in made.subtitle
+
+
 def test_the_roofline_is_that_of_the_command_and_else_says_what_to_do(page_of, place, monkeypatch, tmp_path, parts):
     from benchmarker.records import ceilings
 

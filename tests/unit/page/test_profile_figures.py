@@ -1,5 +1,6 @@
 """Icicles and time lines: their sums are those of `profile kernels`, `scopes` and `idle`, to the nanosecond."""
 
+import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -223,6 +224,14 @@ def test_a_page_shows_both_sides_of_a_case_and_a_step_of_each(page_of, place, pr
     gone = [node for node in mark.nodes if node.label >= 0 and mark.labels[node.label] == "sgemm_128x64"]
     assert [(node.time_ns[0] > 0, node.time_ns[1]) for node in gone] == [(True, 0)]
     assert [figure.title for figure in figures(made, "Timeline")] == list(mark.sides)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_captions_do_not_name_keys_as_files_for_papers_keep_them(number):
+    found = ingest(FIXTURES / SMALL[0])
+    sides = [Side(f"{at}", at, found) for at in range(number)]
+    for figure in (icicle("key", "title", sides, (), 40), timeline("key", sides[0], (), 40)):
+        assert not re.search(r"\b(click|press|enter|escape|wheel|arrow|drag)", figure.caption, re.IGNORECASE)
 
 
 def test_profiles_beyond_the_limit_are_named_with_a_command(page_of, place, profiled, monkeypatch):

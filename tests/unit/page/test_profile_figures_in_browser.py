@@ -129,6 +129,10 @@ def test_arrows_move_between_parents_children_and_siblings(open_page):
     page.keyboard.press("Enter")
     assert "forward" not in names(page.locator("#plot-trace0-icicle"))
     assert "% of all" in told(page)
+    outline = page.locator("#plot-trace0-icicle .found")
+    colour = page.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--focus')")
+    assert outline.get_attribute("stroke") == colour.strip()
+    assert "press Enter" in page.locator("#figure-trace0-icicle .hint").inner_text()
 
 
 def test_a_search_sums_what_it_finds_and_fades_the_rest(open_page):
@@ -229,7 +233,9 @@ def test_they_are_saved_as_pictures(open_page):
         with page.expect_download() as waiting:
             page.locator(f"#figure-{key}").get_by_role("button", name=name).click()
         assert waiting.value.suggested_filename == f"{key}.{ending}"
-        assert waiting.value.path().read_bytes().startswith(first)
+        content = waiting.value.path().read_bytes()
+        assert content.startswith(first)
+        assert ending == "png" or b"font-family" in content
 
 
 def test_names_of_kernels_are_text(open_page):
@@ -252,4 +258,4 @@ def test_print_is_light_and_has_the_figures_without_their_tools(open_page):
     page.wait_for_selector("html[data-theme=light]", state="attached")
     for key in KEYS:
         assert page.locator(f"#plot-{key} > :first-child").bounding_box()["width"] == pytest.approx(660, abs=1)
-    assert page.locator("#main input:visible, .crumbs:visible").count() == 0
+    assert page.locator("#main input:visible, .crumbs:visible, .hint:visible").count() == 0
