@@ -24,6 +24,7 @@ from benchmarker.comparing.formatting import (
 from benchmarker.comparing.results import Comparison, GeometricMean
 from benchmarker.formatting import count, part, shortened
 from benchmarker.page.page_model import Card, Doubt
+from benchmarker.procurement.completeness import REMEDY
 from benchmarker.procurement.score import coverage, terms_of
 from benchmarker.roofline.model import BEYOND, beyond
 
@@ -208,7 +209,7 @@ def _missing(study: Study) -> Iterator[str]:
             )
     unrun = sum(each.trials for each in study.planned.missing)
     if unrun:
-        yield f"{count(unrun, 'planned trial')} {_has(unrun)} no record; --resume continues an interrupted run."
+        yield f"{count(unrun, 'planned trial')} {_has(unrun)} no record; {REMEDY}."
     if study.planned.left_out:
         left = list(study.planned.left_out)
         yield f"Left out of the plan: {_some(left)}."

@@ -9,6 +9,7 @@ from benchmarker.comparing.disturbances import COUNTED_S, disturbances
 from benchmarker.formatting import part
 from benchmarker.hooks.names import name
 from benchmarker.page.page_model import Listing, Section, searchable
+from benchmarker.procurement.completeness import REMEDY
 from benchmarker.records.factors import factors_of
 from benchmarker.tables.table import Cell, Column, Table
 
@@ -55,7 +56,7 @@ def faults(study: Study, unread: Sequence[str]) -> Section:
             "Planned trials without a record",
             (Column("case"), Column("trials", numeric=True), Column("run")),
             unrun,
-            "The run was interrupted; its command continues with --resume.",
+            f"The run was interrupted; {REMEDY}.",
         ),
         _listing("Left out", (Column("what and why", prose=True),), [(text,) for text in study.planned.left_out]),
         _listing("Files that could not be read", (Column("file"), Column("reason", prose=True)), unreadable),

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from benchmarker.records.record import Record
 
 
+REMEDY = "the command of the run continues with --resume, but pytest begins anew"
+"""How trials that are missing are measured."""
+
+
 @dataclass(frozen=True, slots=True)
 class MissingTrials:
     """A case of a run, and the number of its planned trials without a record."""

@@ -299,7 +299,7 @@ def test_what_does_not_belong_to_the_plan_is_named(command, tmp_path):
         f"r/run/{other.trial_id}.json: not a trial of r/run/plan.json",
         "run: changed: 3 of 3 trials: fields cannot be recomputed: the problem nap is not installed here",
         "3 valid, 1 faulty",
-        "2 planned trials have no record; the command of the run continues with --resume",
+        "2 planned trials have no record; the command of the run continues with --resume, but pytest begins anew",
     ]
     (run / f"{other.trial_id}.json").unlink()
     assert command("validate", "r").returncode == 0

@@ -268,7 +268,8 @@ def test_a_killed_parent_leaves_no_worker_and_no_damage(cli, toy_folder, tmp_pat
     psutil.wait_procs([worker], timeout=10)
     assert not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE
     assert cli("validate", "results").stdout == (
-        "1 valid, 0 faulty\n1 planned trial has no record; the command of the run continues with --resume\n"
+        "1 valid, 0 faulty\n"
+        "1 planned trial has no record; the command of the run continues with --resume, but pytest begins anew\n"
     )
     again = cli(*RUN, *slow, "--resume")
     assert [record["trial"] for record in records(again)] == [0, 1]

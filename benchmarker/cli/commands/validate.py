@@ -12,7 +12,7 @@ from benchmarker.cli.display.output import Output, output_options, print_json
 from benchmarker.cli.options.results import results_argument
 from benchmarker.files.atomic import Fault
 from benchmarker.formatting import clean, count
-from benchmarker.procurement.completeness import completeness_of
+from benchmarker.procurement.completeness import REMEDY, completeness_of
 from benchmarker.procurement.evidence import Kind, of_runs
 from benchmarker.records import store
 from benchmarker.records.record import schema
@@ -81,8 +81,5 @@ def command(results: tuple[Path, ...]) -> Output:
     lines += [clean(f"{note.run}: {note.kind}: {note.of}: {note.what}") for note in notes]
     lines.append(f"{valid} valid, {len(faults)} faulty" + (f", {count(doubtful, 'doubtful run')}" if doubtful else ""))
     if missing:
-        lines.append(
-            f"{count(missing, 'planned trial has', 'planned trials have')} no record; "
-            "the command of the run continues with --resume"
-        )
+        lines.append(f"{count(missing, 'planned trial has', 'planned trials have')} no record; {REMEDY}")
     return Output(lines, data, 1 if faults or doubtful else 0)
