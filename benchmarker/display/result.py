@@ -135,9 +135,12 @@ def html(parts: Iterable[Part]) -> str:
 
 
 def lines(part: Part) -> list[str]:
-    """Return the lines of a part; those of a sentence fit a terminal."""
+    """Return the lines of a part, which fit a terminal."""
     if isinstance(part, Table):
-        return [terminal.text(part).rstrip()]
+        made = terminal.lines(part, terminal.width())
+        notes = (terminal.sentence(f"  {note}", "    ") for note in part.remarks(terminal.MARK))
+        whole = [clean(part.title), *made.headings, *made.rows, made.more, *(line for note in notes for line in note)]
+        return [line for line in whole if line]
     return terminal.sentence(part.text, part.indent) if isinstance(part, Text) else [_words(part)]
 
 

@@ -78,11 +78,12 @@ class _Column:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """A table as lines, and the headings of the columns that were left out."""
+    """A table as lines, and the headings of the columns that were left out; `more` is a line that names them."""
 
     headings: list[str]
     rows: list[str]
     left_out: list[str]
+    more: str
 
 
 def lines(table: Table, width: int | None = None, paint: Paint = lambda text, _: text) -> Lines:
@@ -105,7 +106,9 @@ def lines(table: Table, width: int | None = None, paint: Paint = lambda text, _:
     for at in range(len(rows)):
         cells = [column.lines(column.cells[at]) for column in made]
         body += _line(cells, made, [column.colours[at] for column in made], paint)
-    return Lines(top if table.headed else [], body, left_out)
+    more = f"{table.remedy} more columns: {', '.join(left_out)}"
+    named = textwrap.shorten(more, width, placeholder=" …") if width and left_out else ""
+    return Lines(top if table.headed else [], body, left_out, named)
 
 
 def text(table: Table) -> str:

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import sys
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import wraps
@@ -261,9 +260,8 @@ def print_rows(table: Table, *, wide: bool = False) -> None:
         click.echo(_styled(line, bold=True))
     for line in made.rows:
         click.echo(line)
-    if made.left_out:
-        more = f"{table.remedy} more columns: {', '.join(made.left_out)}"
-        click.echo(textwrap.shorten(more, terminal.width() or 0, placeholder=" …"))
+    if made.more:
+        click.echo(made.more)
     for note in table.remarks(terminal.MARK):
         print_text(f"  {note}", "    ")
 
