@@ -14,7 +14,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.comparing.judge import compare
 from benchmarker.comparing.matching import Match
 from benchmarker.hooks.metrics import load_metrics
-from benchmarker.library.commits import BuildError, Checkout, Commit, Repository
+from benchmarker.library.commits import BUILDS, BuildError, Checkout, Commit, Repository
 from benchmarker.library.judging import judged
 from benchmarker.records import store
 from benchmarker.records.environment import environment_of
@@ -67,7 +67,7 @@ class Stored:
         """Read a folder or an archive; raises `UserError` if it has no record, or one that cannot be read."""
         records, faults = store.read([path])
         if faults or not records:
-            raise UserError(f"{option}={path}: {faults[0] if faults else 'contains no record'}")
+            raise UserError(f"{option}={faults[0] if faults else f'{path}: contains no record'}")
         return cls(path.name or str(path), records)
 
     def outcome(self, name: str, own: Sequence[Record], rules: Rules) -> Outcome:
@@ -77,7 +77,7 @@ class Stored:
         fitting = [each for each in same_work if not _unlike(each.case, case)]
         if not fitting:
             differ = ", ".join(_unlike(same_work[0].case, case)) if same_work else ""
-            why = f"measured it with another {differ}" if differ else "has no record of it"
+            why = f"measured it with other settings: {differ}" if differ else "has no record of it"
             return Outcome(own, missing=f"{self.name} {why}")
         here = environment_of(own[0])
         if not (near := [each for each in fitting if not _elsewhere(each, here)]):
@@ -108,15 +108,15 @@ class Revision:
     folder: Path
 
     @classmethod
-    def of(cls, option: str, name: str, root: Path, build: str | None, folder: Path) -> Revision:
-        """Find a revision; raises `UserError` if there is no repository, or not this revision."""
+    def of(cls, option: str, name: str, root: Path, build: str | None, results: Path) -> Revision:
+        """Find a revision, to be checked out below the results; raises `UserError` if there is none."""
         try:
             repository = Repository(root)
-        except UserError:
-            raise UserError(f"{option}={name}: no such file or folder, and {root} is no git repository") from None
+        except UserError as error:
+            raise UserError(f"{option}={name}: no such file or folder; {error}") from None
         if (commit := repository.commit(name)) is None:
             raise UserError(f"{option}={name}: no such file or folder, and no such commit in {repository.top}")
-        return cls(name, repository, commit, build, folder)
+        return cls(name, repository, commit, build, results / BUILDS)
 
     @cached_property
     def checkout(self) -> Checkout:
@@ -194,7 +194,7 @@ class Revision:
             paths=[path for each in own.paths if (path := moved(each)) != each and Path(path).exists()],
             baseline=perf_tests.Baseline(
                 tree=str(tree),
-                packages=str(self.checkout.packages or ""),
+                packages=self.checkout.packages,
                 user=str(top),
                 tests=[str(each) for each in tests],
             ),

@@ -16,6 +16,7 @@ from benchmarker.hooks import parameters
 from benchmarker.machine import gpus
 from benchmarker.planning.build import case_here
 from benchmarker.planning.capabilities import usable
+from benchmarker.testing import MARK
 from benchmarker.worker.perf_tests import Place, lent
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
     from benchmarker.api.case import Case
 
-MARK = "benchmarker"
 USUAL: Mapping[str, Any] = {"seconds": 1.0, "power": "none"}
 """Settings that have other defaults than in a run, because there are many tests."""
 SETTINGS = (

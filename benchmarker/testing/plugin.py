@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from benchmarker.testing import MARK
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from benchmarker.testing.session import PerfTests
 
 
-MARK = "benchmarker"
 _OPTIONS = {
     "baseline": ("RESULT|REVISION", "compare with a folder of results, an archive or a git revision"),
     "build": ("COMMAND", "what a shell executes in the checkout of the revision: 'pip install -e .'"),
@@ -77,16 +78,15 @@ def measure(request: pytest.FixtureRequest) -> Callable[..., Any]:
     calls = 0
 
     def measure(function: Callable[..., Any], *arguments: Any) -> Any:
+        __tracebackhide__ = True
         nonlocal calls
         calls += 1
-        trial = getattr(request.config, "benchmarker_trial", None)
-        tests = request.config.stash.get(_KEY, None)
-        if calls > 1 and (trial or tests):
+        if calls > 1:
             pytest.fail("`measure` is called twice: split the test, or let parameters be its cases", pytrace=False)
-        if trial:
+        if trial := getattr(request.config, "benchmarker_trial", None):
             trial.take(function, arguments)
         result = function(*arguments)
-        if tests:
+        if tests := request.config.stash.get(_KEY, None):
             tests.measure(request.node, function, arguments)
         return result
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import chdir
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import median
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
@@ -23,22 +24,26 @@ from benchmarker.hooks.cases import Cases
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.library.judging import rules_of
 from benchmarker.library.measuring import measured
-from benchmarker.library.progress import listener_of
 from benchmarker.records.plan import make_plan
 from benchmarker.records.step_times import STEP_TIME
+from benchmarker.tables.table import Table
 from benchmarker.testing.baselines import Outcome, Revision, Stored
 from benchmarker.testing.cases import PerfTest
+from benchmarker.testing.progress import Beside
 from benchmarker.worker.perf_tests import told
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from benchmarker.comparing.results import Rules
+    from benchmarker.running.context import Listener
 
 OPTION = "--benchmarker"
 TRIALS, MAX_ROUNDS = 10, 30
 MOST_NOTES = 6
 """Notes on several comparisons that are printed without -v."""
+WIDER = "a wider terminal shows"
+"""What shows the columns for which there was no room."""
 _NEEDED: Mapping[str, tuple[tuple[type, ...], str]] = {
     "build": ((Revision,), "a git revision"),
     "max-rounds": ((Revision,), "a git revision"),
@@ -80,8 +85,7 @@ class PerfTests:
                 raise UserError(f"{OPTION}-baseline={named}: new records go there; name another {OPTION}-results")
             baseline = Stored.of(f"{OPTION}-baseline", folder / named)
         elif named is not None:
-            checkouts = results / ".baseline"  # hidden, so that no file in it is read as a record
-            baseline = Revision.of(f"{OPTION}-baseline", named, config.rootpath, given.get("build"), checkouts)
+            baseline = Revision.of(f"{OPTION}-baseline", named, config.rootpath, given.get("build"), results)
         for name, (kinds, what) in _NEEDED.items():
             if name in given and not isinstance(baseline, kinds):
                 raise UserError(f"{OPTION}-{name} is for {what}; leave it out")
@@ -99,16 +103,18 @@ class PerfTests:
         """Note how many tests there will be, and build the revision that they are compared with."""
         self.number = max(1, number)
         if number and isinstance(self.baseline, Revision):
-            _ = self.baseline.checkout
+            with Beside(self.config) as progress:
+                progress.show(f"preparing {self.baseline.name!a}")
+                _ = self.baseline.checkout
 
     def measure(self, item: pytest.Item, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         """Measure the function of a test; the test fails if that fails, or if it is slower than the baseline."""
         try:
-            with chdir(self.config.invocation_params.dir), warnings.catch_warnings():
+            with chdir(self.config.invocation_params.dir), warnings.catch_warnings(), Beside(self.config) as progress:
                 warnings.simplefilter("default")  # what the tests make an error of is no concern of the measurement
-                outcome = self._outcome(PerfTest.of(item), function, arguments)
+                outcome = self._outcome(PerfTest.of(item), function, arguments, progress)
         except UserError as error:
-            pytest.fail(str(error), pytrace=False)
+            raise pytest.fail.Exception(str(error), pytrace=False) from None
         self.outcomes[item.nodeid] = outcome
         item.user_properties += _properties(outcome)
         if errors := [each.error.message for each in outcome.records if each.error]:
@@ -118,15 +124,15 @@ class PerfTests:
         if outcome.comparison and outcome.comparison.verdict == "slower":
             pytest.fail(f"slower: {_said(outcome)}", pytrace=False)
 
-    def _outcome(self, test: PerfTest, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Outcome:
+    def _outcome(
+        self, test: PerfTest, function: Callable[..., Any], arguments: tuple[Any, ...], listener: Listener
+    ) -> Outcome:
         problem = test.problem(self.config.invocation_params.dir)
         case, place = test.case(problem, function, arguments), test.place(self.config)
         name = f"{test.file.name}::{test.node}"
         rules = replace(self.rules, alpha=self.rules.alpha / self.number)
-        listener = listener_of(None)
         if isinstance(self.baseline, Revision):
-            folder = self.results
-            return self.baseline.outcome(name, case, test.file, place, rules, self.rounds, folder, listener)
+            return self.baseline.outcome(name, case, test.file, place, rules, self.rounds, self.results, listener)
         with told({problem: place}):
             made = measured(make_plan([case], test.trials or self.trials), self.results, False, listener)
         return self.baseline.outcome(name, made.records, rules) if self.baseline else Outcome(made.records)
@@ -147,10 +153,12 @@ class PerfTests:
         comparisons = [each.comparison for each in self.outcomes.values() if each.comparison]
         if comparisons:
             family = Family(comparisons=comparisons, geometric_means=[], unmatched=[])
-            yield from family_output(family, verbose=verbosity > 0, most_notes=None if verbosity > 0 else MOST_NOTES)
+            notes = None if verbosity > 0 else MOST_NOTES
+            for part in family_output(family, verbose=verbosity > 0, most_notes=notes):
+                yield replace(part, remedy=WIDER) if isinstance(part, Table) else part
         else:
             records = [record for each in self.outcomes.values() for record in each.records]
-            yield from cases_output(Cases.of(records), load_metrics(), remedy=f"show {self.results} --wide` shows")
+            yield from cases_output(Cases.of(records), load_metrics(), remedy=WIDER)
         yield from self._doubts(undecided=False)
 
     def _doubts(self, *, undecided: bool) -> Iterator[Part]:
@@ -177,7 +185,7 @@ def _properties(outcome: Outcome) -> list[tuple[str, object]]:
     named: dict[str, object] = {}
     times = [value for each in outcome.records if (value := derive(each)[STEP_TIME].value) is not None]
     if times:
-        named |= {"step_time_s": sorted(times)[len(times) // 2], "trials": len(times)}
+        named |= {"step_time_s": median(times), "trials": len(times)}
     if one:
         named |= {"verdict": one.verdict, "ratio": one.ratio, "low": one.low, "high": one.high}
         named |= {"provisional": one.provisional}

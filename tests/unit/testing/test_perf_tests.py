@@ -1,5 +1,6 @@
 """The plugin of pytest without measuring: what it costs, refuses, makes a case of, and compares with."""
 
+import io
 import subprocess
 import sys
 import types
@@ -10,14 +11,17 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from _pytest.config import create_terminal_writer
 from support.records import make_record
 
 from benchmarker.api.errors import UserError
 from benchmarker.comparing.results import Rules
 from benchmarker.records import store
 from benchmarker.records.plan import make_plan
-from benchmarker.testing.baselines import Revision, Stored
+from benchmarker.tables import terminal
+from benchmarker.testing.baselines import Outcome, Revision, Stored
 from benchmarker.testing.cases import PerfTest, _cases, _precision
+from benchmarker.testing.progress import Beside
 from benchmarker.testing.session import PerfTests, _properties
 from benchmarker.worker import perf_tests
 from benchmarker.worker.perf_tests import Baseline, _refuse_others
@@ -27,14 +31,13 @@ import pytest
 
 @pytest.mark.benchmarker(trials=3)
 @pytest.mark.parametrize("n", [2, 3])
-def test_twice(measure, n):
+def test_double(measure, n):
     assert measure(lambda x: 2 * x, n) == 2 * n
-    assert measure(str, n) == str(n)
 """
 
 
-def pytest_in(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
-    (folder / "test_file.py").write_text(TEST)
+def pytest_in(folder: Path, *words: str, text: str = TEST) -> "subprocess.CompletedProcess[str]":
+    (folder / "test_file.py").write_text(text)
     (folder / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\naddopts = --strict-markers\n")
     words = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words)
     return subprocess.run(words, cwd=folder, capture_output=True, text=True)
@@ -44,6 +47,55 @@ def test_without_the_option_a_perf_test_is_a_plain_test_also_in_parallel(tmp_pat
     done = pytest_in(tmp_path, "-n", "2")
     assert "2 passed" in done.stdout, done.stdout
     assert {path.name for path in tmp_path.iterdir()} - {"__pycache__"} == {"test_file.py", "pytest.ini"}
+
+
+def test_a_second_call_fails_and_an_error_of_the_function_shows_the_test_alone(tmp_path):
+    text = "def test_twice(measure):\n    measure(int)\n    measure(int)\n\n"
+    done = pytest_in(tmp_path, text=text + "def test_error(measure):\n    measure(lambda: 1 / 0)\n")
+    assert "2 failed" in done.stdout
+    assert "`measure` is called twice: split the test" in done.stdout
+    assert "ZeroDivisionError" in done.stdout
+    assert "plugin.py" not in done.stdout
+
+
+def test_a_wrong_mark_is_told_once(tmp_path):
+    done = pytest_in(tmp_path, "--benchmarker=run", "-k", "2", "-rN", text=TEST.replace("trials=3", "seconds='x'"))
+    assert done.stdout.count("not a time") == 1, done.stdout
+
+
+@pytest.mark.parametrize(("is_terminal", "room"), [(True, 40), (True, 9), (False, 40)])
+def test_a_terminal_shows_which_trial_runs_and_a_pipe_does_not(is_terminal, room):
+    file = io.StringIO()
+    writer = create_terminal_writer(SimpleNamespace(option=SimpleNamespace(color="no", code_highlight="no")), file)
+    writer.fullwidth = len("test_file.py .") + room
+    writer.write("test_file.py .")
+    plugins = {"terminalreporter": SimpleNamespace(isatty=is_terminal)}
+    manager = SimpleNamespace(getplugin=plugins.get)
+    with Beside(SimpleNamespace(pluginmanager=manager, get_terminal_writer=lambda: writer)) as progress:
+        progress.begin("", None, 125.0)
+        during = on_screen(file.getvalue())
+        progress.begin("", None, None)
+        after = on_screen(file.getvalue())
+    shown = (
+        ("test_file.py . trial 1, about 2 min left", "test_file.py . trial 2")
+        if is_terminal
+        else ("test_file.py .",) * 2
+    )
+    assert (during, after) == tuple(each[: writer.fullwidth - 1] for each in shown)
+    writer.write("F")
+    assert on_screen(file.getvalue()) == "test_file.py .F"
+
+
+def on_screen(written: str) -> str:
+    """What a line of a terminal shows, on which a backspace moves the cursor alone."""
+    line, at = [], 0
+    for each in written:
+        if each == "\b":
+            at -= 1
+        else:
+            line[at : at + 1] = each
+            at += 1
+    return "".join(line).rstrip()
 
 
 def test_two_measurements_at_once_are_refused(tmp_path):
@@ -72,8 +124,8 @@ def config(folder: Path) -> SimpleNamespace:
     [
         ("compare", {}, "name one with --benchmarker-baseline=RESULT or REVISION"),
         ("run", {"baseline": "x"}, "--benchmarker=run compares with no baseline: leave it out"),
-        ("compare", {"baseline": "x"}, "--benchmarker-baseline=x: no such file or folder, and .* is no git repository"),
-        ("compare", {"baseline": "empty"}, "--benchmarker-baseline=.*empty: contains no record"),
+        ("compare", {"baseline": "x"}, "--benchmarker-baseline=x: no such file or folder; .*: not a git repository"),
+        ("compare", {"baseline": "empty"}, "^--benchmarker-baseline=[^:]*empty: contains no record"),
         ("compare", {"baseline": "."}, "--benchmarker-baseline=.: new records go there"),
         ("run", {"build": "make"}, "--benchmarker-build is for a git revision; leave it out"),
         ("run", {"delta": "5%"}, "--benchmarker-delta is for a comparison"),
@@ -168,8 +220,26 @@ def test_a_stored_baseline_is_that_of_the_case_and_of_this_machine():
     assert one.ratio == pytest.approx(2.0)
     named = dict(_properties(outcome))
     assert named["benchmarker.verdict"] == "slower"
-    assert named["benchmarker.step_time_s"] == pytest.approx(2.006)
+    assert named["benchmarker.step_time_s"] == pytest.approx(
+        2.005
+    )  # the median of 2, 2.002, 2.004, 2.006, 2.008 and 2.01
     assert "one run a side" in named["benchmarker.provisional"]
+
+
+@pytest.mark.parametrize(("mode", "width"), [("run", 50), ("compare", 80)])
+def test_the_tables_at_the_end_fit_a_terminal(tmp_path, monkeypatch, mode, width):
+    monkeypatch.setattr(terminal, "width", lambda: width)
+    tests = PerfTests.of(config(tmp_path), "run", {})
+    for n in (3, 4):
+        own = several(2.0, "own", params={"function": "test_of_a_long_name", "n": n})
+        name, rules = f"tests/perf/test_file.py::test_of_a_long_name[{n}]", Rules()
+        base = Stored("a-baseline-of-a-long-name", several(1.0, "base", params=own[0].case.params))
+        tests.outcomes[name] = base.outcome(name, own, rules) if mode == "compare" else Outcome(own)
+    written: list[str] = []
+    tests.summarise(SimpleNamespace(verbosity=0, section=lambda _: None, write_line=written.append))
+    assert written.pop() == f"records: {tmp_path / 'results'}"
+    assert max(map(len, written)) <= width
+    assert any(line.startswith("a wider terminal shows more columns: ") for line in written)
 
 
 def test_a_baseline_of_another_machine_or_of_other_settings_is_told_and_not_judged():
@@ -178,7 +248,7 @@ def test_a_baseline_of_another_machine_or_of_other_settings_is_told_and_not_judg
     assert (far.comparison, far.is_elsewhere) == (None, True)
     assert "base is of another machine (host other → " in far.missing
     other = Stored("base", several(1.0, "other", threads=2)).outcome("t", own, Rules())
-    assert (other.missing, other.is_elsewhere) == ("base measured it with another threads", False)
+    assert (other.missing, other.is_elsewhere) == ("base measured it with other settings: threads", False)
     none = Stored("base", several(1.0, "n4", params={"function": "test", "n": 4})).outcome("t", own, Rules())
     assert none.missing == "base has no record of it"
 
