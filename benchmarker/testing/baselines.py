@@ -14,7 +14,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.comparing.judge import compare
 from benchmarker.comparing.matching import Match
 from benchmarker.hooks.metrics import load_metrics
-from benchmarker.library.commits import BUILDS, BuildError, Checkout, Commit, Repository
+from benchmarker.library.commits import BuildError, Checkout, Commit, Repository
 from benchmarker.library.judging import judged
 from benchmarker.records import store
 from benchmarker.records.environment import environment_of
@@ -34,6 +34,11 @@ if TYPE_CHECKING:
 HERE = "this checkout"
 MACHINE = ("host", "machine", "processor", "device_name", "usable_cores")
 """What tells machines apart."""
+CHECKOUTS = ".baseline"
+"""The folder of checkouts below that of records, hidden so that no file in it is read as one.
+
+It is not that of other commands: tests of the user are copied into these.
+"""
 CONFTEST, PACKAGE = "conftest.py", "__init__.py"
 
 
@@ -116,7 +121,7 @@ class Revision:
             raise UserError(f"{option}={name}: no such file or folder; {error}") from None
         if (commit := repository.commit(name)) is None:
             raise UserError(f"{option}={name}: no such file or folder, and no such commit in {repository.top}")
-        return cls(name, repository, commit, build, results / BUILDS)
+        return cls(name, repository, commit, build, results / CHECKOUTS)
 
     @cached_property
     def checkout(self) -> Checkout:

@@ -16,6 +16,7 @@ from support.records import make_record
 
 from benchmarker.api.errors import UserError
 from benchmarker.comparing.results import Rules
+from benchmarker.library.commits import BUILDS
 from benchmarker.records import store
 from benchmarker.records.plan import make_plan
 from benchmarker.tables import terminal
@@ -292,12 +293,13 @@ def test_a_revision_gets_the_test_of_the_user_and_what_it_lacks(tmp_path):
     for path in (tmp_path / "p.py", perf / "test_p.py", perf / "helper.py", perf / "more.py", perf / "conftest.py"):
         path.write_text("new")
     results = tmp_path / "results"
-    revision = Revision.of("--benchmarker-baseline", "HEAD", tmp_path, None, results / "baseline")
+    revision = Revision.of("--benchmarker-baseline", "HEAD", tmp_path, None, results)
     words = ["-q", f"--rootdir={tmp_path}", "-c", str(tmp_path / "pytest.ini")]
     own = perf_tests.Place("test_p", words, str(tmp_path), [str(tmp_path), "/usr/lib"])
     file, place = revision._place(perf / "test_p.py", own)
     tree = revision.checkout.tree
     assert file == tree / "tests/perf/test_p.py"
+    assert not tree.is_relative_to(results / BUILDS)  # where a search finds commits as they are
     contents = {str(path.relative_to(tree)): path.read_text() for path in tree.rglob("*.py")}
     assert contents == {
         "p.py": "old",
