@@ -34,6 +34,8 @@ GROUP = 1024
 """Rows of a row group: that of a record is read up to it; more and smaller groups cost every other question time."""
 _AT_ONCE = 64
 """Rows with their records that are in memory together."""
+_MOST_BYTES = 64 << 20
+"""Bytes of a part, before compression, whose records are in memory together when an archive is added to another."""
 _MOST_KNOWN = 1 << 14
 """Different factors of trials of which it is kept whether they fit."""
 DIGITS = 16
@@ -305,13 +307,36 @@ def contents(path: Path, wanted: Callable[[Sequence[Path]], Places] | None = Non
 
 
 def by_part(path: Path) -> Iterator[Contents]:
-    """Yield the content of each record of an archive as `contents` returns it, part by part."""
+    """Yield the content of each record of an archive as `contents` returns it, few at a time, a run of a part whole."""
     parts, _ = over(path, archive.TRIALS, lambda parts: parts)
     for part in parts:
         if fault := damage(part):
             yield [], [fault]
         else:
-            yield _divided(_of_part(part, None))
+            for rows in _by_run(part):
+                yield _divided(_of_part(part, rows))
+
+
+def _by_run(part: Path) -> Iterator[list[int]]:
+    """Yield all rows of a part, those of a run together, at most `_MOST_BYTES` at once unless a run has more."""
+    with pq.ParquetFile(part, page_checksum_verification=True) as file:
+        runs = file.read(["run_id"])["run_id"].to_pylist()
+        most = len(runs) * _MOST_BYTES // max(1, bytes_of(file.metadata))
+    by_run: dict[str, list[int]] = {}
+    for row, run in enumerate(runs):
+        by_run.setdefault(run, []).append(row)
+    rows: list[int] = []
+    for of_run in by_run.values():
+        if rows and len(rows) + len(of_run) > most:
+            yield sorted(rows)
+            rows = []
+        rows += of_run
+    yield sorted(rows)
+
+
+def bytes_of(part: pq.FileMetaData) -> int:
+    """Return the bytes of a part before it was compressed."""
+    return sum(int(part.row_group(group).total_byte_size) for group in range(part.num_row_groups))
 
 
 def _divided(read: Iterable[tuple[Path, bytes | Fault]]) -> Contents:

@@ -24,6 +24,7 @@ from benchmarker.records.archive_rows import (
     GROUP,
     SCHEMAS,
     SORTED,
+    bytes_of,
     damage,
     dataset,
     in_order,
@@ -135,7 +136,7 @@ def _merge(path: Path, table: str, folder: Path) -> None:
     of_year = [part for part in archive.parts(path, table) if part.parent == folder]
     if len(of_year) < MANY:
         return
-    sizes = sorted((size, part) for part in of_year if (size := _bytes_in_memory(part)) is not None)
+    sizes = sorted((size, part) for part in of_year if (size := _bytes(part)) is not None)
     sums = accumulate(size for size, _ in sizes)
     small = [part for (_, part), total in zip(sizes, sums, strict=True) if total <= MOST_BYTES]
     if len(small) < MANY or any(map(damage, small)):
@@ -178,13 +179,12 @@ def _together(parts: Sequence[Path], table: str, file_of_row: np.ndarray) -> Ite
             yield in_order(table, pa.concat_tables(group))
 
 
-def _bytes_in_memory(part: Path) -> int | None:
+def _bytes(part: Path) -> int | None:
     """Return the bytes of a part before it was compressed; None if it is damaged."""
     try:
-        found = pq.read_metadata(part)
+        return bytes_of(pq.read_metadata(part))
     except (OSError, pa.ArrowException):
         return None
-    return sum(int(found.row_group(group).total_byte_size) for group in range(found.num_row_groups))
 
 
 def _finish(note: Path) -> None:

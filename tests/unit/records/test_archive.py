@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import msgspec
@@ -141,6 +142,17 @@ def test_an_archive_is_added_to_another(run, to, tmp_path):
     assert add(to, to=other) == (6, 0, [])
     assert store.read([other]) == store.read([run])
     assert len(ceilings.known([other]).known) == len(ceilings.known([to]).known)
+
+
+def test_a_large_part_is_read_a_few_whole_runs_at_a_time(to, tmp_path, monkeypatch):
+    add(*[save_run(tmp_path / "results", number) for number in range(4)], to=to)
+    (part,) = parts(to)
+    half = (archive_rows.bytes_of(pq.read_metadata(part)) + 1) // 2
+    monkeypatch.setattr(archive_rows, "_MOST_BYTES", half)
+    read = [contents for contents, _ in archive_rows.by_part(to)]
+    runs = [Counter(json.loads(content)["run_id"] for _, content in contents) for contents in read]
+    assert [list(each.values()) for each in runs] == [[6, 6], [6, 6]]  # two cases with three trials each
+    assert sorted(each for contents in read for each in contents) == sorted(archive_rows.contents(to)[0])
 
 
 def test_columns_state_what_the_record_states(run, to):
