@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 
 
 def clean(text: str) -> str:
@@ -107,6 +108,12 @@ def value_text(value: object) -> str:
 def count(number: int, one: str, several: str = "") -> str:
     """Return a number of things, with the plural that fits: `1 fault`, `2 faults`, `3 processes`."""
     return f"{number} {one if number == 1 else several or one + 's'}"
+
+
+def some(texts: Sequence[str], most: int, between: str = ", ") -> str:
+    """Return texts in one, of many the first ones and the number of the others: `a, b and 3 more`, `a; and 4 more`."""
+    more = f"{';' * (between == '; ')} and {len(texts) - most} more" if len(texts) > most else ""
+    return between.join(texts[:most]) + more
 
 
 def part(number: int, total: int, one: str, *verbs: str) -> str:

@@ -24,7 +24,7 @@ from benchmarker.comparing.formatting import (
 from benchmarker.comparing.profiled_parts import AXES
 from benchmarker.comparing.results import METHODS
 from benchmarker.display.result import Part, Text
-from benchmarker.formatting import si
+from benchmarker.formatting import si, some
 from benchmarker.records.factors import label, text
 from benchmarker.tables.shortening import WIDEST, shortened
 from benchmarker.tables.table import NOTHING, P_VALUE, Cell, Column, Filled, Shown, Table, interval, number
@@ -215,9 +215,8 @@ def _notes_output(comparisons: Sequence[Comparison], most_notes: int | None) -> 
     notes = sorted(about.items(), key=lambda pair: -len(pair[1]))
     shown = notes[:most_notes]
     for note, names in shown:
-        where = "all" if len(names) == len(comparisons) else ", ".join(names[:3])
-        more = f" and {len(names) - 3} more" if where != "all" and len(names) > 3 else ""
-        yield Text(f"  note ({where}{more}): {note}", "    ")
+        where = "all" if len(names) == len(comparisons) else some(names, 3)
+        yield Text(f"  note ({where}): {note}", "    ")
     if len(shown) < len(notes):
         yield f"  and {len(notes) - len(shown)} more notes; --verbose shows them"
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from benchmarker.formatting import count
+from benchmarker.formatting import count, some
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -150,14 +150,12 @@ def grouped(reasons: Mapping[str, str]) -> list[str]:
 
 def named(nodes: Sequence[str]) -> str:
     """Return the names of nodes, of many only the first ones and their number."""
-    more = f" and {len(nodes) - MOST} more" if len(nodes) > MOST else ""
-    return f"{', '.join(nodes[:MOST])}{more}"
+    return some(nodes, MOST)
 
 
 def listed(texts: Sequence[str]) -> str:
     """Return differences in one text, of many only the first ones and their number."""
-    more = f"; and {len(texts) - MOST} more" if len(texts) > MOST else ""
-    return f"{'; '.join(texts[:MOST])}{more}"
+    return some(texts, MOST, "; ")
 
 
 def name_of_link(ends: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, overload
 
 import msgspec
 
-from benchmarker.formatting import part
+from benchmarker.formatting import part, some
 from benchmarker.hooks import names
 from benchmarker.records import sides
 from benchmarker.records.factors import Factors, factors_of
@@ -103,10 +103,9 @@ class Cases(Sequence[Configuration]):
         for side, several in of_side.items():
             if mixed := [hosts for hosts in several if len(hosts) > 1]:
                 every = list(dict.fromkeys(chain.from_iterable(mixed)))
-                more = f" and {len(every) - _LISTED} more" if len(every) > _LISTED else ""
                 lines.append(
                     f"{side}: " * bool(side) + f"{part(len(mixed), len(several), 'case', 'mixes', 'mix')} trials of "
-                    f"several machines: {', '.join(every[:_LISTED])}{more}; `compare --by=host` tells them apart"
+                    f"several machines: {some(every, _LISTED)}; `compare --by=host` tells them apart"
                 )
         return lines
 

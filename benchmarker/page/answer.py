@@ -22,7 +22,7 @@ from benchmarker.comparing.formatting import (
     verdict,
 )
 from benchmarker.comparing.results import Comparison, GeometricMean
-from benchmarker.formatting import count, part, shortened
+from benchmarker.formatting import count, part, shortened, some
 from benchmarker.page.page_model import Card, Doubt
 from benchmarker.procurement.completeness import REMEDY
 from benchmarker.procurement.score import coverage, terms_of
@@ -227,8 +227,7 @@ def _has(number: int) -> str:
 
 
 def _some(texts: Sequence[str]) -> str:
-    more = f"; and {len(texts) - MOST_REASONS} more" if len(texts) > MOST_REASONS else ""
-    return "; ".join(map(short, texts[:MOST_REASONS])) + more
+    return some([short(text) for text in texts], MOST_REASONS, "; ")
 
 
 def _undecided(study: Study) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from benchmarker.comparing.results import METHODS
+from benchmarker.formatting import some
 from benchmarker.page import answer, loads, summary
 from benchmarker.page.environment import environment
 from benchmarker.page.faults import faults
@@ -115,7 +116,5 @@ def repeating(study: Study) -> Section:
     if more > 0:
         lead.append(f"Only the first {MOST_COMMANDS} of {len(commands)} commands are listed.")
     runs = list(dict.fromkeys(record.run_id for record in study.records))
-    names = ", ".join(runs[:10]) + (f" and {len(runs) - 10} more" if len(runs) > 10 else "")
-    return Section(
-        "repeat", "How to repeat it", tuple(lead), points=(f"Runs: {names}.",), commands=tuple(commands[:MOST_COMMANDS])
-    )
+    points = (f"Runs: {some(runs, 10)}.",)
+    return Section("repeat", "How to repeat it", tuple(lead), points=points, commands=tuple(commands[:MOST_COMMANDS]))

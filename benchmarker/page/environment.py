@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from benchmarker.formatting import some
 from benchmarker.machine import description
 from benchmarker.page.page_model import Listing, Section
 from benchmarker.records.environment import environment_of
@@ -123,8 +124,7 @@ def _text(value: object) -> str:
 
 
 def _cell(values: Sequence[str]) -> Cell:
-    more = f" and {len(values) - MOST_VALUES} more" if len(values) > MOST_VALUES else ""
-    return ", ".join(values[:MOST_VALUES]) + more if values else "-"
+    return some(values, MOST_VALUES) or "-"
 
 
 def _noise(study: Study) -> list[Listing]:

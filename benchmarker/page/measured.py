@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarker.formatting import shortened, si
+from benchmarker.formatting import shortened, si, some
 from benchmarker.machine.description import restriction
 from benchmarker.page.page_model import Listing, Section
 from benchmarker.page.study import days
@@ -89,8 +89,7 @@ def _listed(named: Iterable[tuple[str, str]]) -> str:
     """Return values with their names, as many as a line holds."""
     texts = [f"{name} {value}" for name, value in named if value != "-"]
     kept = next((at for at in range(len(texts), 0, -1) if len("; ".join(texts[:at])) <= LINE), 1)
-    more = f"; and {len(texts) - kept} more" if len(texts) > kept else ""
-    return "; ".join(texts[:kept]) + more or "no difference in what records have"
+    return some(texts, kept, "; ") or "no difference in what records have"
 
 
 def _rows(study: Study) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
@@ -144,9 +143,7 @@ def _properties(record: Record) -> Iterable[tuple[str, str]]:
 
 def _cell(values: Iterable[str]) -> str:
     """Return the values of one side in one property."""
-    several = [shortened(value, LONGEST) for value in values]
-    more = f" and {len(several) - MOST_VALUES} more" if len(several) > MOST_VALUES else ""
-    return " | ".join(several[:MOST_VALUES]) + more if several else "-"
+    return some([shortened(value, LONGEST) for value in values], MOST_VALUES, " | ") or "-"
 
 
 def _trials(study: Study, groups: Sequence[Group]) -> tuple[str, str, str]:

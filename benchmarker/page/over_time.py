@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarker.api.errors import UserError
 from benchmarker.comparing.disturbances import disturbances
-from benchmarker.formatting import si
+from benchmarker.formatting import si, some
 from benchmarker.page.page_model import Axis, Band, Figure, Mark, Points, Ridge, Section, digits
 from benchmarker.page.power import UNITS, Line, readings, thinned
 from benchmarker.records.step_times import step_times
@@ -119,9 +119,7 @@ def over_time(study: Study) -> tuple[Section | None, list[str]]:
         parts += meters
         unread += faults
     lead = [
-        f"{what}: {'; '.join(of[:MOST_NAMED])}{f'; and {len(of) - MOST_NAMED} more' if len(of) > MOST_NAMED else ''}."
-        for what, of in (("Doubted", doubted), ("Not steady", changed))
-        if of
+        f"{what}: {some(of, MOST_NAMED, '; ')}." for what, of in (("Doubted", doubted), ("Not steady", changed)) if of
     ]
     if len(cases) > MOST_CASES:
         lead.append(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from benchmarker.comparing.diagnosis import emulated, skewed
-from benchmarker.formatting import count
+from benchmarker.formatting import count, some
 from benchmarker.page.page_model import Section, searchable
 from benchmarker.page.study import days, named
 from benchmarker.records.factors import varying
@@ -51,13 +51,11 @@ def _compared(study: Study) -> str:
     """Return which sides are compared, by the factors that name them, and which factors vary within each side."""
     if not study.matches:
         return ""
-    sides = list(study.sides)
-    more = f" and {len(sides) - MOST_SIDES} more" if len(sides) > MOST_SIDES else ""
     of = {part.partition("=")[0] for match in study.matches for part in match.contender.name.split()} & study.apart
     within = [name for name in varying([group.factors for group in study.groups]) if name not in study.apart]
     others = f" and {count(len(within) - MOST_FACTORS, 'other factor')}" if len(within) > MOST_FACTORS else ""
     cases = f", each with several values of {', '.join(within[:MOST_FACTORS])}{others}" if within else ""
-    return f"{' and '.join(sorted(of)) or 'results'} compared: {', '.join(sides[:MOST_SIDES])}{more}{cases}"
+    return f"{' and '.join(sorted(of)) or 'results'} compared: {some(list(study.sides), MOST_SIDES)}{cases}"
 
 
 def results(study: Study) -> Section:

@@ -22,7 +22,7 @@ from benchmarker.comparing.formatting import (
 )
 from benchmarker.comparing.results import METHODS
 from benchmarker.comparing.samples import Tested
-from benchmarker.formatting import count
+from benchmarker.formatting import count, some
 from benchmarker.page.page_model import (
     BELOW,
     Axis,
@@ -276,8 +276,7 @@ def _notes(study: Study, judged: Sequence[Judged]) -> Listing | None:
 
 
 def _where(names: Sequence[str], of: int) -> str:
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return "all" if len(names) == of and of > 1 else ", ".join(names[:3]) + more
+    return "all" if len(names) == of and of > 1 else some(names, 3)
 
 
 def _evidence(judged: Sequence[Judged]) -> Listing:

@@ -13,6 +13,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.api.fields import NULL_IS_AN_ANSWER, Positive
 from benchmarker.api.launcher import Allocation
 from benchmarker.files.atomic import Fault, decode, encode, write
+from benchmarker.formatting import some
 from benchmarker.records import store
 
 SCRIPT = "job.sh"
@@ -100,5 +101,4 @@ def differences(before: Installed, now: Installed) -> str:
         for name in dict.fromkeys([*sides[0], *sides[1]])
         if sides[0].get(name) != sides[1].get(name)
     ]
-    more = f" and {len(changed) - _LISTED} more" if len(changed) > _LISTED else ""
-    return ", ".join(changed[:_LISTED]) + more
+    return some(changed, _LISTED)

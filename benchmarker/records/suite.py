@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 
 from benchmarker.api.case import Case, Measuring
 from benchmarker.api.fields import NULL_IS_AN_ANSWER, Count, Positive
-from benchmarker.formatting import part
+from benchmarker.formatting import part, some
 from benchmarker.records.factors import Value, changes, label, varying
 
 Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
@@ -154,8 +154,7 @@ def differences(one: PlannedSuite, other: PlannedSuite) -> list[str]:
     lines += [f"{_listed(cases, len(one.cases))}: {change}" for change, cases in changed.items()]
     for what, cases in (("missing", missing), ("additional", additional)):
         if cases:
-            more = f"; and {len(cases) - _LISTED} more" if len(cases) > _LISTED else ""
-            lines.append(f"{len(cases)} {what}: {'; '.join(map(str, cases[:_LISTED]))}{more}")
+            lines.append(f"{len(cases)} {what}: {some([*map(str, cases)], _LISTED, '; ')}")
     return lines
 
 

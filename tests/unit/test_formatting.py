@@ -1,6 +1,6 @@
 import pytest
 
-from benchmarker.formatting import decimals, part, scale, spreadsheet_text, with_interval
+from benchmarker.formatting import decimals, part, scale, some, spreadsheet_text, with_interval
 
 
 @pytest.mark.parametrize("text", ["=1", "+1", "-1", "@x", " =1", "\t1", "\rx", "\t=1"])
@@ -54,3 +54,9 @@ def test_a_value_and_its_interval_have_one_unit(ends, unit, text):
 def test_a_number_with_an_interval_has_its_prefix_alone():
     assert with_interval(71_234, 70_000, 72_301, "") == "71.2 [70, 72.3] k"
     assert with_interval(0.0, 0.0, 1e-6, "s") == "0 [0, 1e-06] s"
+
+
+def test_of_many_texts_the_first_are_told_and_the_others_counted():
+    assert [some("abc"[:number], 2) for number in range(4)] == ["", "a", "a, b", "a, b and 1 more"]
+    assert some("abcd", 1, "; ") == "a; and 3 more"
+    assert some("abc", 2, " | ") == "a | b and 1 more"
