@@ -161,9 +161,11 @@ def _files(results: Iterable[Path]) -> Iterator[Path]:
     """Yield the files of results; those in a folder are of asv."""
     for result in results:
         if result.is_dir():
+            if not (machines := [*result.glob(_MACHINE), *result.glob(f"*/{_MACHINE}")]):
+                raise UserError(f"{result}: not the results of asv; give records and files of other tools separately")
             yield from sorted(
                 file
-                for machine in (*result.glob(_MACHINE), *result.glob(f"*/{_MACHINE}"))
+                for machine in machines
                 for file in machine.parent.glob("*.json")
                 if file.name not in (_MACHINE, _BENCHMARKS)
             )

@@ -127,6 +127,8 @@ class History(Result):
         chosen.sort(key=lambda each: each[0].points[each[1].at].started_at, reverse=True)
         found: dict[int, Confirmation] = {}
         repository = Repository(Path()) if chosen else None
+        if not chosen:
+            listener.say("nothing to confirm: no change has two commits that can be checked out")
         try:
             for number, (series, change) in enumerate(of_all := chosen[:most], 1):
                 assert repository
@@ -164,7 +166,8 @@ def history(
 
     A result is a record, the folder of a run, a folder of runs, or an archive; or all are files of other tools, as
     docs/history.md says. `by` names and orders the points, `where` are conditions, NAME=VALUE or SQL, that select
-    records. A file that cannot be read is left out with a warning. Raises `UserError` if no result has a record, or if
+    records. Trials of files in checkouts, which `bisect` and `confirm` measured, are left out, unless there are no
+    others. A file that cannot be read is left out with a warning. Raises `UserError` if no result has a record, or if
     none knows `by` or the metric.
     """
     named = paths(results)
@@ -178,6 +181,8 @@ def history(
     unread(cases.faults)
     if not cases:
         raise UserError("no record was read; name records, runs, or folders of runs")
+    own = tuple(each for each in cases if BUILDS not in Path(each.records[0].case.problem).parts)
+    cases = replace(cases, configurations=own or cases.configurations)
     derive = load_metrics(named)
     metric = metric or STEP_TIME
     refuse_unknown([metric], cases.records, derive, option="--metric")

@@ -253,6 +253,24 @@ def confirming(tmp_path, repository, monkeypatch):
     return repository
 
 
+def test_nothing_to_confirm_is_told(command, write):
+    done = command("history", write(factor=1.0), "--confirm")
+    assert (done.returncode, "nothing to confirm: no change has two commits" in done.stderr) == (0, True)
+
+
+def test_trials_in_checkouts_are_left_out_unless_there_are_no_others(command, confirming, tmp_path):
+    confirming()
+    checkout = str(tmp_path / "results" / ".builds" / "x" / "tree" / "soft.py")
+    for file in (tmp_path / "results" / "run-00").glob("*.json"):
+        record = json.loads(file.read_text())
+        record["case"]["problem"], record["trial_id"] = checkout, f"{record['trial_id'][:-8]}{99:08}"
+        (other := tmp_path / "confirmed" / file.name).parent.mkdir(exist_ok=True)
+        other.write_text(json.dumps(record))
+    for results, wanted in ((["results", "confirmed"], "soft.py"), (["confirmed"], checkout)):
+        (series,) = told(command("history", *results, "--json"))
+        assert series["case"]["problem"] == wanted
+
+
 def test_both_sides_of_a_change_are_measured_in_turns(command, confirming, tmp_path):
     commits = confirming()
     done = command("history", "results", "--by=commit", "--confirm", "--json", "-o", "page.html")

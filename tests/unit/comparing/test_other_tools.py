@@ -228,6 +228,12 @@ def test_a_damaged_file_is_named_in_one_line(tmp_path, results):
     assert "\n" not in str(error.value)
 
 
+def test_a_folder_that_is_not_of_asv_is_refused(asv_results):
+    results = asv_results()
+    with pytest.raises(UserError, match=f"^{results.parent}: not the results of asv; give records and files"):
+        series_of([results, results.parent], "date")
+
+
 def test_the_results_of_asv_are_a_series_of_each_combination_of_parameters(asv_results):
     results = asv_results()
     assert (tool_of(results), tool_of(results / "ci"), tool_of(results.parent)) == ("asv", "asv", "")
