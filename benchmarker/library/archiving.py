@@ -16,9 +16,8 @@ from benchmarker.files.locks import scratch
 from benchmarker.formatting import count
 from benchmarker.records import archive, archive_rows, archive_write, reading, store
 
-_MOST_BYTES = 64 << 20
 _MOST_ROWS = 10_000
-"""So much is added at once; a longer run is added in several steps."""
+"""So many trials are added at once; a longer run is added in several steps."""
 _ZIP = b"PK\x03\x04"
 _KEPT = (store.PLAN, store.CEILINGS)
 """Files of a run that are kept beside its records."""
@@ -78,7 +77,7 @@ class _Batch:
     @property
     def is_full(self) -> bool:
         """Whether it should be added before more is read."""
-        return self._bytes > _MOST_BYTES or len(self._trials) > _MOST_ROWS
+        return self._bytes > archive_rows.MOST_BYTES or len(self._trials) > _MOST_ROWS
 
     def fault(self, fault: Fault) -> None:
         """Note a file that is left out."""

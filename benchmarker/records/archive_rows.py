@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 GROUP = 1024
 """Rows of a row group: that of a record is read up to it; more and smaller groups cost every other question time."""
-_AT_ONCE = 64
-"""Rows with their records that are in memory together."""
-_MOST_BYTES = 64 << 20
-"""Bytes of a part, before compression, whose records are in memory together when an archive is added to another."""
+AT_ONCE = 64
+"""Rows of a part with their records that are in memory together."""
+MOST_BYTES = 64 << 20
+"""Bytes of records that are read before they are added to an archive."""
 _MOST_KNOWN = 1 << 14
 """Different factors of trials of which it is kept whether they fit."""
 DIGITS = 16
@@ -275,7 +275,7 @@ def damage(part: Path) -> Fault | None:
     """Return what is wrong with a part, read whole; None if nothing is, or if it has been merged into another."""
     try:
         with pq.ParquetFile(part, page_checksum_verification=True) as file:
-            for _ in file.iter_batches(_AT_ONCE):
+            for _ in file.iter_batches(AT_ONCE):
                 pass
     except FileNotFoundError:
         return None
@@ -318,10 +318,10 @@ def by_part(path: Path) -> Iterator[Contents]:
 
 
 def _by_run(part: Path) -> Iterator[list[int]]:
-    """Yield all rows of a part, those of a run together, at most `_MOST_BYTES` at once unless a run has more."""
+    """Yield all rows of a part, those of a run together, at most `MOST_BYTES` at once unless a run has more."""
     with pq.ParquetFile(part, page_checksum_verification=True) as file:
         runs = file.read(["run_id"])["run_id"].to_pylist()
-        most = len(runs) * _MOST_BYTES // max(1, bytes_of(file.metadata))
+        most = len(runs) * MOST_BYTES // max(1, bytes_of(file.metadata))
     by_run: dict[str, list[int]] = {}
     for row, run in enumerate(runs):
         by_run.setdefault(run, []).append(row)
@@ -367,8 +367,8 @@ def _of_group(file: pq.ParquetFile, group: int, rows: Sequence[int]) -> Iterator
     if not rows:
         return
     columns = ["trial_id", "sha256", "record"]
-    batches = file.iter_batches(_AT_ONCE, row_groups=[group], columns=columns, use_threads=False)
-    for start, batch in zip(range(0, rows[-1] + 1, _AT_ONCE), batches, strict=False):
+    batches = file.iter_batches(AT_ONCE, row_groups=[group], columns=columns, use_threads=False)
+    for start, batch in zip(range(0, rows[-1] + 1, AT_ONCE), batches, strict=False):
         for row in _within(rows, start, len(batch)):
             yield {name: batch[name][row].as_py() for name in columns}
 

@@ -21,6 +21,7 @@ from benchmarker.files import atomic
 from benchmarker.files.locks import locked
 from benchmarker.records import archive
 from benchmarker.records.archive_rows import (
+    AT_ONCE,
     GROUP,
     SCHEMAS,
     SORTED,
@@ -36,8 +37,6 @@ from benchmarker.records.archive_rows import (
 
 MOST_BYTES = 256 << 20
 """Largest sum of the parts that are merged, before compression: a merged part is rewritten no more than a few times."""
-_AT_ONCE = 64
-"""Rows of each part that are read at once when parts are merged."""
 MANY = 16
 """So many small parts of a year are merged into one."""
 Row = Mapping[str, Any]
@@ -167,7 +166,7 @@ def _together(parts: Sequence[Path], table: str, file_of_row: np.ndarray) -> Ite
     columns = [name for name in SCHEMAS[table].names if name not in ("part", "row")]
     with ExitStack() as stack:
         files = [stack.enter_context(pq.ParquetFile(part, page_checksum_verification=True)) for part in parts]
-        batches = [file.iter_batches(_AT_ONCE, columns=columns, use_threads=False) for file in files]
+        batches = [file.iter_batches(AT_ONCE, columns=columns, use_threads=False) for file in files]
         ahead = [pa.table([[] for _ in columns], pa.schema(map(SCHEMAS[table].field, columns)))] * len(parts)
         for start in range(0, len(file_of_row), GROUP):
             group = []

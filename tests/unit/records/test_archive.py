@@ -148,7 +148,7 @@ def test_a_large_part_is_read_a_few_whole_runs_at_a_time(to, tmp_path, monkeypat
     add(*[save_run(tmp_path / "results", number) for number in range(4)], to=to)
     (part,) = parts(to)
     half = (archive_rows.bytes_of(pq.read_metadata(part)) + 1) // 2
-    monkeypatch.setattr(archive_rows, "_MOST_BYTES", half)
+    monkeypatch.setattr(archive_rows, "MOST_BYTES", half)
     read = [contents for contents, _ in archive_rows.by_part(to)]
     runs = [Counter(json.loads(content)["run_id"] for _, content in contents) for contents in read]
     assert [list(each.values()) for each in runs] == [[6, 6], [6, 6]]  # two cases with three trials each
@@ -194,7 +194,7 @@ def test_other_engines_read_the_files(run, to):
 
 
 def test_only_what_fits_is_read(to, tmp_path, monkeypatch):
-    monkeypatch.setattr(archive_rows, "_AT_ONCE", 2)
+    monkeypatch.setattr(archive_rows, "AT_ONCE", 2)
     monkeypatch.setattr(archive_write, "GROUP", 4)
     add(save_run(tmp_path / "results", cases=10, trials=4), to=to)
     groups = []
