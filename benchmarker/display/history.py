@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 COLOURS = {"worse": "red", "better": "green"}
 
 
-def history_output(several: Sequence[Series], by: str, *, wide: bool) -> Iterator[Part]:
-    """Yield the table of all series, and below it each change with what else changed there and how to confirm it."""
+def history_output(several: Sequence[Series], by: str, in_checkouts: int, *, wide: bool) -> Iterator[Part]:
+    """Yield the table of all series, and below it each change with what else changed there and how to confirm it.
+
+    `in_checkouts` cases were left out, which `bisect` or `history --confirm` measured.
+    """
     columns = _columns(several, wide)
     yield from columns.shared
     newest = [series.points[-1] for series in several]
@@ -38,6 +41,12 @@ def history_output(several: Sequence[Series], by: str, *, wide: bool) -> Iterato
         for change in series.changes:
             yield from _change_output(words, series, change, by)
     yield from _notes(several)
+    if in_checkouts:
+        yield Text(
+            f"left out: {count(in_checkouts, 'case')} that `bisect` or `history --confirm` measured in checkouts; "
+            "name their run alone to see them",
+            "  ",
+        )
 
 
 def _columns(several: Sequence[Series], wide: bool) -> CaseColumns:

@@ -56,22 +56,23 @@ class History(Result):
     """The series of all cases along `by`, each with its changes.
 
     `records` are those that they were made of; there are none of other tools. `faults` are the files that could not be
-    read.
+    read, and `in_checkouts` is the number of cases that are left out because `bisect` or `confirm` measured them.
     """
 
     series: Sequence[Series]
     by: str
     records: Sequence[Record] = ()
     faults: Sequence[Fault] = ()
+    in_checkouts: int = 0
 
     @property
     def data(self) -> Sequence[Series]:
         """The series, with their points and changes."""
         return self.series
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self, *, wide: bool = False) -> Iterator[Part]:
         """Yield a table of all series, and each change in words."""
-        yield from history_output(self.series, self.by, wide=False)
+        yield from history_output(self.series, self.by, self.in_checkouts, wide=wide)
 
     @cached_property
     def page(self) -> Page:
@@ -182,11 +183,12 @@ def history(
     if not cases:
         raise UserError("no record was read; name records, runs, or folders of runs")
     own = tuple(each for each in cases if BUILDS not in Path(each.records[0].case.problem).parts)
+    in_checkouts = len(cases) - len(own) if own else 0
     cases = replace(cases, configurations=own or cases.configurations)
     derive = load_metrics(named)
     metric = metric or STEP_TIME
     refuse_unknown([metric], cases.records, derive, option="--metric")
-    return History(series_of_records(cases, by, metric, derive), by, cases.records, cases.faults)
+    return History(series_of_records(cases, by, metric, derive), by, cases.records, cases.faults, in_checkouts)
 
 
 def _confirmed(

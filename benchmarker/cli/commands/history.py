@@ -13,7 +13,6 @@ from benchmarker.cli.display.progress import Progress, progress_options
 from benchmarker.cli.options.results import results_argument, tell_unread, where_option
 from benchmarker.cli.options.types import File, Folder, Integer
 from benchmarker.comparing.history import DATE
-from benchmarker.display.history import history_output
 from benchmarker.library.history import MOST, History, history
 from benchmarker.library.reporting import output_path, write_page
 from benchmarker.records import store
@@ -98,7 +97,7 @@ def command(
         found, status = _confirmed(found, most or MOST, folder or Path("results"), status)
     if output:
         click.echo(write_page(found.page, output), err=True)
-    return Output(history_output(found.series, by, wide=wide), found.data, status)
+    return Output(found.parts(wide=wide), found.data, status)
 
 
 def _confirmed(found: History, most: int, results: Path, status: int) -> tuple[History, int]:

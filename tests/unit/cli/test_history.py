@@ -269,6 +269,7 @@ def test_trials_in_checkouts_are_left_out_unless_there_are_no_others(command, co
     for results, wanted in ((["results", "confirmed"], "soft.py"), (["confirmed"], checkout)):
         (series,) = told(command("history", *results, "--json"))
         assert series["case"]["problem"] == wanted
+        assert ("left out: 1 case that `bisect`" in command("history", *results).stdout) == (wanted == "soft.py")
 
 
 def test_both_sides_of_a_change_are_measured_in_turns(command, confirming, tmp_path):
