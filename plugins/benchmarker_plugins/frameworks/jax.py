@@ -29,6 +29,7 @@ from benchmarker import (
     UserError,
     hookimpl,
 )
+from benchmarker_plugins.frameworks.xla_threads import pool_threads
 
 _VARIABLES = (
     "JAX_COMPILATION_CACHE_DIR",
@@ -46,8 +47,6 @@ _PROFILING_FLAGS = {"cuda": "--xla_gpu_enable_command_buffer=", "rocm": "--xla_g
 """Kernels in a command buffer cannot be attributed to their HLO instructions."""
 _SEPARABLE_FLAGS = {"cpu": "--xla_cpu_experimental_ynn_fusion_type="}
 """By default the CPU compiler may fuse a product with subsequent ops of another scope."""
-_POOL_THREAD = "tf_XLAEigen"
-"""Name prefix of the compute threads of XLA's CPU client."""
 _NO_LIMIT_S = 86400
 """Longest wait for another rank: the time limit is the trial's. JAX aborts a process that has waited for so long."""
 _LOST_PEER = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "Socket closed")
@@ -280,10 +279,7 @@ class JaxFramework(Framework):
 
     def threads(self) -> int | None:
         """Return the number of threads in XLA's host pool, counted in this process; None except on Linux."""
-        tasks = Path("/proc/self/task")
-        if not self.devices or not tasks.is_dir():
-            return None
-        return sum((task / "comm").read_text().startswith(_POOL_THREAD) for task in tasks.iterdir())
+        return pool_threads() if self.devices else None
 
     def settings(self) -> Mapping[str, str]:
         """Return the configuration that determines the precision of matrix products."""

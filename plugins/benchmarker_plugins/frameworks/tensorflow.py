@@ -11,6 +11,7 @@ import numpy as np
 
 from benchmarker import Device, Framework, FrameworkInfo, Profiling, StepMarker, hookimpl
 from benchmarker_plugins.frameworks.quiet import quiet
+from benchmarker_plugins.frameworks.xla_threads import pool_threads
 
 os.environ["KERAS_BACKEND"] = "tensorflow"  # TensorFlow imports Keras, which takes this for the whole process
 with quiet("TF_CPP_MIN_LOG_LEVEL", "2"):  # its messages about oneDNN, while it is imported, heed no level
@@ -28,8 +29,6 @@ _VARIABLES = (
 )
 _SEPARABLE_FLAG = "--xla_cpu_experimental_ynn_fusion_type="
 """By default XLA may fuse a product with subsequent ops of another scope."""
-_POOL_THREAD = "tf_XLAEigen"
-"""Name prefix of the compute threads of XLA's CPU client."""
 CPU = "/CPU:0"
 
 DTYPES = {"fp64": tf.float64, "fp32": tf.float32, "bf16": tf.bfloat16, "fp16": tf.float16, "int8": tf.int8}
@@ -87,12 +86,9 @@ class TensorFlow(Framework):
 
     def threads(self) -> int | None:
         """Return the number of threads in XLA's pool, counted in this process; None except on Linux."""
-        tasks = Path("/proc/self/task")
-        if not tasks.is_dir():
-            return None
         with tf.device(CPU):
             self.compiled(tf.negative)(tf.constant(0.0))  # XLA starts its threads for the first step that it compiles
-        return sum((task / "comm").read_text().startswith(_POOL_THREAD) for task in tasks.iterdir())
+        return pool_threads()
 
     def settings(self) -> Mapping[str, str]:
         """Return no settings: on the CPU XLA computes products in the type of its arguments."""
