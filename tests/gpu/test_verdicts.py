@@ -18,7 +18,7 @@ def _words(tool: Tool) -> list[str]:
 
 
 def _size(tool: Tool) -> int:
-    return 2**22 if tool.small else 2**28
+    return 2**22 if tool.small else 2**27
 
 
 @pytest.mark.gpu(limit_s=150)
