@@ -26,7 +26,8 @@ from benchmarker.records import agreement
 from benchmarker.records.agreement import Copies, Span, contradictions_between, span
 from benchmarker.records.consistency import contradictions
 from benchmarker.version import DISTRIBUTION, __version__
-from benchmarker.worker.correctness import TRAINING_STEPS, absolute, bounds_of, drawn, steps_of
+from benchmarker.worker.correctness import TRAINING_STEPS, absolute, bounds_of, steps_of
+from benchmarker.worker.draws import drawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -22,7 +22,7 @@ from benchmarker.hooks import parameters, registry
 from benchmarker.machine.description import last_cache_bytes, usable_cores
 from benchmarker.records.machine import DeviceInfo
 from benchmarker.records.record import Inputs, SetLimit, Types, sets_of_rotation
-from benchmarker.worker.correctness import drawn
+from benchmarker.worker.draws import drawn
 from benchmarker.worker.protocol import RecordPart
 
 if TYPE_CHECKING:

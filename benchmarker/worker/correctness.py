@@ -203,11 +203,6 @@ def _error_in_bounds(check: Check | Componentwise) -> float:
     return check.error / check.bound if check.bound else inf * check.error if check.error else 0.0
 
 
-def drawn(problem: Problem, precision: str, seed: int, batches: int) -> Data:
-    """Return weights and inputs from the seed of a case; SFC64 is NumPy's fastest generator."""
-    return problem.data(precision, np.random.Generator(np.random.SFC64(seed)), batches)
-
-
 def steps_of(problem: Problem, case: Case, data: Data) -> list[Outputs]:
     """Return the outputs of the reference in each step that a check compares."""
     reference = problem.reference(data, case.mode)

@@ -18,7 +18,8 @@ from benchmarker.records.consistency import contradictions
 from benchmarker.records.record import EMULATED
 from benchmarker.roofline.prediction import predict
 from benchmarker.roofline.roofs import Roof
-from benchmarker.worker.correctness import check, drawn
+from benchmarker.worker.correctness import check
+from benchmarker.worker.draws import drawn
 from benchmarker_problems import fp8
 
 ELEMENT = {"mxfp8_e4m3": "float8_e4m3fn", "mxfp8_e5m2": "float8_e5m2", "mxfp4": "float4_e2m1fn"}

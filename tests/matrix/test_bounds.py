@@ -13,7 +13,8 @@ import pytest
 
 from benchmarker import PRECISIONS, Case, Data
 from benchmarker.hooks import registry
-from benchmarker.worker.correctness import bounds_of, drawn, relative_error, steps_of
+from benchmarker.worker.correctness import bounds_of, relative_error, steps_of
+from benchmarker.worker.draws import drawn
 from benchmarker.worker.rounding import rounded
 
 MODES = {

@@ -12,7 +12,8 @@ import pytest
 
 from benchmarker import PRECISIONS, Case, UserError
 from benchmarker.hooks import registry
-from benchmarker.worker.correctness import check, drawn
+from benchmarker.worker.correctness import check
+from benchmarker.worker.draws import drawn
 from benchmarker_problems import fp8
 from benchmarker_problems.fp8 import SCALED
 from benchmarker_problems.gemm import SLICED, slices

@@ -10,7 +10,7 @@ from benchmarker.api.case import Measuring
 from benchmarker.records.record import Inputs, sets_of_rotation
 from benchmarker.worker import bench as module
 from benchmarker.worker.bench import BATCHES, MOST_SETS, open_bench, with_sets
-from benchmarker.worker.correctness import drawn
+from benchmarker.worker.draws import drawn
 from benchmarker.worker.process_group import Group, RankRunner
 
 MIB = 2**20
