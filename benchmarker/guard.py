@@ -19,12 +19,10 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import Any
 
 END_S = 2.0
 """Time limit for ending what a child started; a process that hangs in the kernel ends when its driver releases it."""

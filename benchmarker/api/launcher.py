@@ -5,15 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import Literal
 
 from msgspec import Struct
 
 from benchmarker.api.errors import UserError
 from benchmarker.api.fields import Count
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Phase = Literal["pending", "running", "ended", "unknown"]
 Ending = Literal["preempted", "time limit", "node failure", "cancelled"]

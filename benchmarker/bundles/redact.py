@@ -6,18 +6,15 @@ A pseudonym ends in the random part of the run's id. It means the same throughou
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from benchmarker.bundles.manifest import Redacted, Remark
 from benchmarker.records import store
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from benchmarker.records.record import Record
+from benchmarker.records.record import Record
 
 REDACTED = "left out by --redact"
 _MESSAGES = {"message", "reasons", "variables", "missing", "notes", "left_out"}

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from socket import gethostname
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -17,16 +19,10 @@ from benchmarker.machine import gpus
 from benchmarker.planning.capabilities import on_one_platform
 from benchmarker.planning.ceiling_search import quick_ceilings_of, resources, search, surveys
 from benchmarker.records import ceilings
-from benchmarker.records.ceilings import computed_in
+from benchmarker.records.ceilings import Ceiling, Ceilings, computed_in
+from benchmarker.records.plan import Plan
+from benchmarker.records.record import Record
 from benchmarker.running.ceilings import expected_s, survey, survey_s
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from benchmarker.records.ceilings import Ceiling, Ceilings
-    from benchmarker.records.plan import Plan
-    from benchmarker.records.record import Record
 
 QUICK_NOTE = (
     "these are quick ceilings: each size measured once, and not preheated; on one CPU, those of products of 8 rows and "

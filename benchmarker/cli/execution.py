@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,18 +17,15 @@ from benchmarker.formatting import count, duration_text
 from benchmarker.hooks import launchers
 from benchmarker.library.measuring import Measured, finished, left_out_output, measured
 from benchmarker.planning import build, estimate, plan_file
+from benchmarker.planning.estimate import Forecast
+from benchmarker.planning.factors import Description
 from benchmarker.records import store
 from benchmarker.records.factors import factors_of
-from benchmarker.records.job import job_of
+from benchmarker.records.job import Job, job_of
+from benchmarker.records.plan import Plan
 from benchmarker.running import submission
 from benchmarker.running.run import probe_cases
 from benchmarker.tables.table import Table
-
-if TYPE_CHECKING:
-    from benchmarker.planning.estimate import Forecast
-    from benchmarker.planning.factors import Description
-    from benchmarker.records.job import Job
-    from benchmarker.records.plan import Plan
 
 
 def planned(file: Path, job: Job | None = None) -> Plan:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.commands import GROUPS, LINES, MEANT, MODULES, SECTIONS
-
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
 
 ALIKE = 0.7
 """Least similarity of a word to a name that it may be a misspelling of: `init` is none of `import`."""

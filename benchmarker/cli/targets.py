@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from benchmarker.api.errors import UserError
-from benchmarker.api.problem import Generates
+from benchmarker.api.problem import Generates, Problem
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.problem import ask, names_of
 from benchmarker.formatting import value_text
@@ -22,14 +22,9 @@ from benchmarker.machine import gpus
 from benchmarker.planning.capabilities import usable
 from benchmarker.planning.cases import make_case
 from benchmarker.records.load import EngineInfo
+from benchmarker.serving.arrivals import Request
 from benchmarker.serving.engine import serving
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from benchmarker.api.problem import Problem
-    from benchmarker.serving.arrivals import Request
-    from benchmarker.serving.session import Send
+from benchmarker.serving.session import Send
 
 
 @dataclass(frozen=True, slots=True)

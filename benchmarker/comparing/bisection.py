@@ -15,10 +15,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-if TYPE_CHECKING:
-    from benchmarker.comparing.results import Comparison
+from benchmarker.comparing.results import Comparison
 
 Place = Literal["good", "bad", "undecided"]
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from statistics import median
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from benchmarker.api.case import Case
 from benchmarker.api.program import is_program
 from benchmarker.comparing.disturbances import COUNTED_S, count
 from benchmarker.formatting import part
@@ -15,17 +16,11 @@ from benchmarker.machine.description import restriction
 from benchmarker.power.energy import SHORT_S
 from benchmarker.records.environment import environment_of
 from benchmarker.records.factors import DEFAULTS, changes, factors_of, varying
-from benchmarker.records.record import EMULATED
+from benchmarker.records.profile import Scope
+from benchmarker.records.record import EMULATED, Record
 from benchmarker.records.step_times import host_share
 from benchmarker.stats.shift import unpaired
 from benchmarker.stats.steady import change, trend
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from benchmarker.api.case import Case
-    from benchmarker.records.profile import Scope
-    from benchmarker.records.record import Record
 
 CERTAINTY = 0.01
 """Largest p-value at which an effect is reported; it is small because several effects are checked in a comparison."""

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
 from benchmarker.api.fields import LARGEST
+from benchmarker.hooks.cases import Configuration
+from benchmarker.hooks.metrics import Derive
+from benchmarker.records.factors import Factors
 from benchmarker.records.step_times import STEP_TIME
 from benchmarker.stats.line import Line, line
-
-if TYPE_CHECKING:
-    from benchmarker.hooks.cases import Configuration
-    from benchmarker.hooks.metrics import Derive
-    from benchmarker.records.factors import Factors
 
 LEAST = 3
 """Sizes through which a line says anything."""

@@ -10,16 +10,11 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from benchmarker.comparing.results import Comparison
+from benchmarker.comparing.results import Comparison, GeometricMean, Method, Verdict
 from benchmarker.formatting import decimals, rounded
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from benchmarker.comparing.results import GeometricMean, Method, Verdict
 
 FACTOR = 2.0
 """From this ratio on, or below its inverse, a factor is easier to read than a percentage."""

@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import structs
 
+from benchmarker.api.metric import Metric
 from benchmarker.comparing import matching
 from benchmarker.comparing.diagnosis import executions
 from benchmarker.comparing.disturbances import provisional, suspicions
 from benchmarker.comparing.formatting import ONE_PROCESS, better_and_worse, few_runs, ratio, tally
+from benchmarker.comparing.matching import Match
 from benchmarker.comparing.notes import notes_on, notes_on_cases, notes_on_mean
 from benchmarker.comparing.results import Classical, Comparison, Family, GeometricMean, Rules, Verdict
 from benchmarker.comparing.samples import BY_RUN, Mean, Sample, Tested
 from benchmarker.formatting import count, duration_text
+from benchmarker.hooks.metrics import Derive
+from benchmarker.records.record import Record
 from benchmarker.records.step_times import STEP_TIME, step_times
 from benchmarker.stats.classical import describe, rank_sum
 from benchmarker.stats.shift import fewest, paired, unpaired
-from benchmarker.stats.verdict import deciding, enough, holm, judge
+from benchmarker.stats.verdict import ShiftVerdict, deciding, enough, holm, judge
 from benchmarker.stats.welch import welch
-
-if TYPE_CHECKING:
-    from benchmarker.api.metric import Metric
-    from benchmarker.comparing.matching import Match
-    from benchmarker.hooks.metrics import Derive
-    from benchmarker.records.record import Record
-    from benchmarker.stats.verdict import ShiftVerdict
 
 
 def compare(

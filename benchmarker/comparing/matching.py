@@ -6,18 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
+from benchmarker.api.case import Case
 from benchmarker.api.errors import UserError
 from benchmarker.hooks.cases import Cases, Configuration
 from benchmarker.hooks.names import Names, common_words, names, of_programs, on_side, title
 from benchmarker.records.environment import environment_of
 from benchmarker.records.factors import DEFAULTS, Factors, Value, factors_of, label, text, varying, work
+from benchmarker.records.record import Record
 from benchmarker.records.sides import SIDE, Side, refuse_twice
-
-if TYPE_CHECKING:
-    from benchmarker.api.case import Case
-    from benchmarker.records.record import Record
 
 MOST_NAMED = 3
 """Largest number of differences that an error names."""

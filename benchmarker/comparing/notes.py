@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from benchmarker.comparing import diagnosis
 from benchmarker.comparing.formatting import few_runs, likely, unit
-from benchmarker.comparing.samples import BY_RUN, T_TESTS
+from benchmarker.comparing.matching import Match
+from benchmarker.comparing.results import Comparison, Verdict
+from benchmarker.comparing.samples import BY_RUN, T_TESTS, Mean, Tested
 from benchmarker.formatting import count, part
-from benchmarker.records.suite import differences
+from benchmarker.records.record import Record
+from benchmarker.records.suite import PlannedSuite, SuiteId, differences
 from benchmarker.stats.shift import fewest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from benchmarker.comparing.matching import Match
-    from benchmarker.comparing.results import Comparison, Verdict
-    from benchmarker.comparing.samples import Mean, Tested
-    from benchmarker.records.record import Record
-    from benchmarker.records.suite import PlannedSuite, SuiteId
 
 
 def suites_of(records: Iterable[Record]) -> list[SuiteId]:

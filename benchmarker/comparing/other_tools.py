@@ -14,14 +14,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from benchmarker.api.errors import UserError
 from benchmarker.comparing.history import COMMIT, DATE, HOST, Run, Series, axis_of, label_of, with_points
 from benchmarker.files import regular
-
-if TYPE_CHECKING:
-    from benchmarker.records.factors import Value
+from benchmarker.records.factors import Value
 
 TIME = "time_s"
 """The metric of most tools, and of asv the one that is read unless another is asked for."""

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
+from benchmarker.api.metric import Metric
 from benchmarker.api.precision import PRECISIONS
 from benchmarker.hooks.cases import Configuration
-from benchmarker.hooks.metrics import metric_of
+from benchmarker.hooks.metrics import Derive, metric_of
 from benchmarker.records.factors import work
-
-if TYPE_CHECKING:
-    from benchmarker.api.metric import Metric
-    from benchmarker.hooks.metrics import Derive
 
 G = TypeVar("G", bound=Configuration)
 ERRORS = frozenset({"error", "componentwise_error", "effective_bits"})

@@ -11,25 +11,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import harmonic_mean
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from benchmarker.api.program import START_TIME, is_program, mostly_started
+from benchmarker.comparing.matching import Match
 from benchmarker.comparing.results import Method, Rules
-from benchmarker.hooks.metrics import metric_of
-from benchmarker.records.record import Location, location
+from benchmarker.hooks.metrics import Derive, metric_of
+from benchmarker.records.record import Location, Record, location
+from benchmarker.records.sides import Side
 from benchmarker.records.step_times import STEP_TIME, step_times
 from benchmarker.stats.shift import Shift, paired, unpaired
 from benchmarker.stats.verdict import share
 from benchmarker.stats.welch import MeanShift, combined, welch
-
-if TYPE_CHECKING:
-    from benchmarker.comparing.matching import Match
-    from benchmarker.hooks.metrics import Derive
-    from benchmarker.records.record import Record
-    from benchmarker.records.sides import Side
-
 
 Key = tuple[str, int, Location]
 """A round: its run id, its number in that run, and where it was measured; a round that was cut is two."""

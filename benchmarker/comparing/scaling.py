@@ -20,8 +20,8 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from statistics import geometric_mean, median
-from typing import TYPE_CHECKING
 
+from benchmarker.api.case import Case, Parallel, Scaling
 from benchmarker.comparing import disturbances
 from benchmarker.comparing.formatting import DOUBTS
 from benchmarker.comparing.judge import provisional_of
@@ -30,6 +30,9 @@ from benchmarker.comparing.results import Method, Rules
 from benchmarker.comparing.samples import Tested
 from benchmarker.comparing.scaling_results import Device, Devices, Ratio, ScalingPoint, Scalings, Series, Split
 from benchmarker.formatting import count, rounded, si
+from benchmarker.hooks.cases import Configuration
+from benchmarker.hooks.metrics import Derive
+from benchmarker.records.record import Record
 from benchmarker.records.sides import Side
 from benchmarker.records.step_times import (
     STEP_TIME,
@@ -40,13 +43,6 @@ from benchmarker.records.step_times import (
     longer,
     slowest_text,
 )
-
-if TYPE_CHECKING:
-    from benchmarker.api.case import Case, Parallel, Scaling
-    from benchmarker.hooks.cases import Configuration
-    from benchmarker.hooks.metrics import Derive
-    from benchmarker.records.record import Record
-
 
 UNLIKE = 0.05
 """Largest relative difference between the efficiency and the product of its factors without a note."""

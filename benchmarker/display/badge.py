@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from statistics import median
-from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape, quoteattr
 
 from benchmarker.api.errors import UserError
 from benchmarker.api.problem import FUNCTION
 from benchmarker.formatting import clean, count, decimals, rounded, scale, shortened
-from benchmarker.hooks.metrics import refuse_unknown
-
-if TYPE_CHECKING:
-    from benchmarker.hooks.cases import Cases
-    from benchmarker.hooks.metrics import Derive
+from benchmarker.hooks.cases import Cases
+from benchmarker.hooks.metrics import Derive, refuse_unknown
 
 CHARACTER, MARGIN, HEIGHT = 6.6, 6, 20
 """Width of a character, space beside a text and height, in px."""

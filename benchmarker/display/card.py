@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from benchmarker.display.machine import machine_rows
 from benchmarker.display.result import Part, Text
 from benchmarker.formatting import clean, si, with_interval
+from benchmarker.records.ceilings import Ceiling
+from benchmarker.roofline.card import Card, Copies, Launches, Loads
 from benchmarker.roofline.roofs import vendor_peak
+from benchmarker.stats.quantile_interval import Estimate
 from benchmarker.tables.table import NOTHING, Cell, Column, Filled, Shown, Table, interval, number
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from benchmarker.records.ceilings import Ceiling
-    from benchmarker.roofline.card import Card, Copies, Launches, Loads
-    from benchmarker.stats.quantile_interval import Estimate
 
 _OF_CARD = {"model", "processor", "cores", "caches of a core", "last-level cache", "memory", "virtualization"}
 """What of the machine stands on its card, beside its GPUs; `env` and the records have the rest."""

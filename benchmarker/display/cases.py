@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from benchmarker.display.result import Text
 from benchmarker.hooks.names import names
-from benchmarker.records.factors import DEFAULTS, label, text, varying
+from benchmarker.records.factors import DEFAULTS, Factors, label, text, varying
 from benchmarker.records.sides import SIDE
 from benchmarker.tables.table import Cell, Column, Filled, Shown, cell_text
-
-if TYPE_CHECKING:
-    from benchmarker.records.factors import Factors
 
 
 @dataclass(frozen=True, slots=True)

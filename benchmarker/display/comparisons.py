@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from benchmarker.comparing.formatting import (
     DOUBTS,
@@ -22,17 +21,12 @@ from benchmarker.comparing.formatting import (
     tally,
 )
 from benchmarker.comparing.profiled_parts import AXES
-from benchmarker.comparing.results import METHODS
+from benchmarker.comparing.results import METHODS, Classical, Comparison, Family, GeometricMean
 from benchmarker.display.result import Part, Text
 from benchmarker.formatting import si, some
 from benchmarker.records.factors import label, text
 from benchmarker.tables.shortening import WIDEST, shortened
 from benchmarker.tables.table import NOTHING, P_VALUE, Cell, Column, Filled, Shown, Table, interval, number
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from benchmarker.comparing.results import Classical, Comparison, Family, GeometricMean
 
 COLOURS = {"faster": "green", "better": "green", "slower": "red", "worse": "red", "undecided": "yellow", "same": ""}
 """Colours of the verdicts."""

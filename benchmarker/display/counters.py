@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from benchmarker.formatting import si
-
-if TYPE_CHECKING:
-    from benchmarker.records.record import EventCount, Record
-
+from benchmarker.records.record import EventCount, Record
 
 NEARLY_ALL = 0.99
 """Share of the time from which on a counter counts as never having waited for its turn."""

@@ -8,15 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 import numpy as np
 
 from benchmarker.formatting import count, si
+from benchmarker.records.record import Record
 from benchmarker.records.step_times import step_times
-
-if TYPE_CHECKING:
-    from benchmarker.records.record import Record
 
 SPAN = 0.2
 """Least range of a series from its lowest to its highest mark, as a share of the lowest value: noise is flat."""

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from benchmarker.display.machine import HEADINGS, amount
 from benchmarker.formatting import count, si
 from benchmarker.power.energy import SHORT_S
 from benchmarker.power.live import label
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from benchmarker.records.energy import Conditions, Energy, SensorEnergy
-    from benchmarker.records.record import Record
+from benchmarker.records.energy import Conditions, Energy, SensorEnergy
+from benchmarker.records.record import Record
 
 _FLAGS = {
     "counter_suspect": "SUSPECT: energy counter and polled power disagree",

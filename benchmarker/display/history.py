@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
+from benchmarker.comparing.history import Confirmation, Series, Suspicion
 from benchmarker.display.cases import CaseColumns, case_columns
 from benchmarker.display.result import Part, Text
 from benchmarker.formatting import count, part
 from benchmarker.stats.changes import LEAST
 from benchmarker.tables.table import Column, Shown, Table, interval, number
-
-if TYPE_CHECKING:
-    from benchmarker.comparing.history import Confirmation, Series, Suspicion
 
 COLOURS = {"worse": "red", "better": "green"}
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from benchmarker.comparing.scaling_results import shown
 from benchmarker.display.result import Part, Text
 from benchmarker.formatting import count, rounded, si
+from benchmarker.roofline.ladder import Ladder, Losses, PieceRungs, Rung
 from benchmarker.tables.table import NOTHING, Cell, Column, Filled, Shown, Table, interval, number
-
-if TYPE_CHECKING:
-    from benchmarker.roofline.ladder import Ladder, Losses, PieceRungs, Rung
 
 
 def _percent(share: float) -> str:

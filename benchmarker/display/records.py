@@ -5,38 +5,32 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from benchmarker.api.metric import Metric
 from benchmarker.comparing.diagnosis import conditions, emulated, short_energies, skewed, unchecked
 from benchmarker.comparing.disturbances import disturbances, suspicions
 from benchmarker.display.cases import CaseColumns, case_columns
 from benchmarker.display.counters import counter_rows
-from benchmarker.display.drawings import WIDEST, histogram, strips
+from benchmarker.display.drawings import WIDEST, Marks, histogram, strips
 from benchmarker.display.energy import sensed_rows
 from benchmarker.display.machine import machine_rows
 from benchmarker.display.result import Part, Text
 from benchmarker.formatting import clean, count, si
+from benchmarker.hooks.cases import Configuration
 from benchmarker.hooks.launchers import named
-from benchmarker.hooks.metrics import refuse_unknown
+from benchmarker.hooks.metrics import Derive, refuse_unknown
 from benchmarker.hooks.names import name as name_of
 from benchmarker.machine import description
 from benchmarker.records.factors import factors_of, label
-from benchmarker.records.record import EMULATED
+from benchmarker.records.profile import Trace
+from benchmarker.records.record import EMULATED, Record
 from benchmarker.records.sides import SIDE
 from benchmarker.records.step_times import STEP_TIME, device_step_s, host_share, local_times, slowest_text, step_times
 from benchmarker.tables import results, terminal
 from benchmarker.tables.table import NOTHING, Column, Filled, Shown, Table, number
-
-if TYPE_CHECKING:
-    from benchmarker.api.metric import Metric
-    from benchmarker.display.drawings import Marks
-    from benchmarker.hooks.cases import Configuration
-    from benchmarker.hooks.metrics import Derive
-    from benchmarker.records.profile import Trace
-    from benchmarker.records.record import Record
-
 
 _PLAIN = ("value", "unit", "better", "reason", "headline")
 """What JSON has of a metric."""

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
-from benchmarker.comparing.scaling_results import sentence, shared_notes, shown
+from benchmarker.comparing.scaling_results import Devices, Scalings, Series, sentence, shared_notes, shown
 from benchmarker.display.result import Part, Text
 from benchmarker.formatting import count, rounded
 from benchmarker.records.step_times import longer
 from benchmarker.tables.table import NOTHING, Column, Filled, Shown, Table, interval, number
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from benchmarker.comparing.scaling_results import Devices, Scalings, Series
 
 
 def scalings_output(found: Scalings) -> Iterator[Part]:

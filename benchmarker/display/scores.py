@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
 
 from benchmarker.comparing.formatting import (
     FROM_PAIRS,
@@ -17,21 +16,15 @@ from benchmarker.comparing.formatting import (
     verdict,
     words_of,
 )
+from benchmarker.comparing.results import GeometricMean
 from benchmarker.display.comparisons import COLOURS
 from benchmarker.display.result import Part, Text
 from benchmarker.formatting import part, si
-from benchmarker.procurement.ranking import BETTER, WORSE, in_words
-from benchmarker.procurement.score import coverage, terms_of
+from benchmarker.procurement.costs import Basis
+from benchmarker.procurement.ranking import BETTER, WORSE, MetricRanking, in_words
+from benchmarker.procurement.score import CaseScore, MetricScore, Score, Scores, coverage, terms_of
 from benchmarker.records.factors import label, text
 from benchmarker.tables.table import NOTHING, Column, Filled, Shown, Table, coloured, interval, number
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from benchmarker.comparing.results import GeometricMean
-    from benchmarker.procurement.costs import Basis
-    from benchmarker.procurement.ranking import MetricRanking
-    from benchmarker.procurement.score import CaseScore, MetricScore, Score, Scores
 
 
 def scores_output(

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from benchmarker.comparing.scaling_results import Ratio, shown
 from benchmarker.display.result import Part, Text
 from benchmarker.formatting import count, rounded, si
+from benchmarker.roofline.two_roofs import Predictions, StepPart, TwoRoofs
 from benchmarker.tables.table import NOTHING, Cell, Column, Shown, Table, interval, number
-
-if TYPE_CHECKING:
-    from benchmarker.roofline.two_roofs import Predictions, StepPart, TwoRoofs
 
 LEAST = 0.02
 """Share of a step from which on a part is printed without --verbose."""

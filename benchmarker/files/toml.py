@@ -6,17 +6,14 @@ import json
 import math
 import re
 import tomllib
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 
 from benchmarker.api.errors import UserError
 from benchmarker.files import regular
 from benchmarker.formatting import shortened, value_text
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 _KINDS = {
     "int": "a whole number",

@@ -12,23 +12,19 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from benchmarker.api.case import Case
 from benchmarker.fleet import folder
 from benchmarker.fleet.member import Listener, status_of, take_part
 from benchmarker.records import store
 from benchmarker.records.plan import Plan
+from benchmarker.records.record import Record
 from benchmarker.running.run import execute
 from benchmarker.worker.protocol import lines
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from benchmarker.api.case import Case
-    from benchmarker.records.record import Record
 
 
 def measure(path: Path, number: int, ends: Sequence[str], turns: Iterator[bytes], answers: int) -> None:

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from benchmarker.comparing.formatting import Change
-from benchmarker.fleet.results import MOST, grouped, listed, named
+from benchmarker.fleet.results import MOST, Cell, NodeResult, grouped, listed, named
+from benchmarker.fleet.suspicions import Judgement
+from benchmarker.fleet.values import Measured
 from benchmarker.formatting import count, part
 from benchmarker.stats import outliers
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from benchmarker.fleet.results import Cell, NodeResult
-    from benchmarker.fleet.suspicions import Judgement
-    from benchmarker.fleet.values import Measured
 
 
 def percent(share: float) -> str:

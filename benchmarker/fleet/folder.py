@@ -10,7 +10,9 @@ results/<id>/<node>+<node>/         the same of a link between two nodes
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Struct
@@ -22,10 +24,6 @@ from benchmarker.files import atomic
 from benchmarker.records import store
 from benchmarker.records.factors import Value
 from benchmarker.records.job import Installed
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 PLAN_FILE = "fleet.toml"
 LOG = "fleet.log"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,19 +13,13 @@ from benchmarker.comparing.disturbances import OTHER_BUSY_CORES, PRESSURE_PERCEN
 from benchmarker.fleet.doubts import doubts, headline, unlike
 from benchmarker.fleet.folder import LinkStage, Stage
 from benchmarker.fleet.results import Cell, FleetResult, NodeResult, Verdict
-from benchmarker.fleet.suspicions import LOOKS, Judgement
+from benchmarker.fleet.suspicions import LOOKS, Judgement, Suspicion
+from benchmarker.fleet.values import Measured
 from benchmarker.formatting import rounded
-from benchmarker.hooks.names import names
+from benchmarker.hooks.names import Names, names
+from benchmarker.records.factors import Factors
 from benchmarker.stats import outliers
 from benchmarker.stats.verdict import holm
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from benchmarker.fleet.suspicions import Suspicion
-    from benchmarker.fleet.values import Measured
-    from benchmarker.hooks.names import Names
-    from benchmarker.records.factors import Factors
 
 LEVEL = 0.95
 """Confidence level of the intervals."""

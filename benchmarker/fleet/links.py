@@ -9,8 +9,10 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import BinaryIO
 
 from msgspec import Struct
 
@@ -18,18 +20,12 @@ from benchmarker import guard
 from benchmarker.agent.node import ANSWER_S
 from benchmarker.agent.remote import allow_files
 from benchmarker.fleet import folder
+from benchmarker.fleet.folder import FleetSpec
+from benchmarker.fleet.parent import Progress
 from benchmarker.fleet.results import grouped, name_of_link
 from benchmarker.formatting import count
+from benchmarker.records.plan import Plan
 from benchmarker.worker.pipes import Child, Lines, end_children, listen, start_child
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-    from typing import BinaryIO
-
-    from benchmarker.fleet.folder import FleetSpec
-    from benchmarker.fleet.parent import Progress
-    from benchmarker.records.plan import Plan
 
 PROGRAM = (sys.executable, "-P", "-m", "benchmarker.fleet")
 MOST_AT_ONCE = 128

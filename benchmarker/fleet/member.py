@@ -9,11 +9,15 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from socket import gethostname
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import Self
 
 from msgspec import structs
 
+from benchmarker.api.case import Case
 from benchmarker.api.errors import UserError, terminate
 from benchmarker.fleet import folder
 from benchmarker.fleet.folder import NodeState
@@ -23,18 +27,10 @@ from benchmarker.machine import description as machine
 from benchmarker.machine.description import installed
 from benchmarker.records import store
 from benchmarker.records.job import differences
+from benchmarker.records.record import Record
 from benchmarker.running.run import execute
 from benchmarker.running.trial import PreemptedError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-    from types import TracebackType
-    from typing import Self
-
-    from benchmarker.api.case import Case
-    from benchmarker.records.record import Record
-    from benchmarker.worker.protocol import Event
+from benchmarker.worker.protocol import Event
 
 
 def status_of(measure: Callable[[], None]) -> int:

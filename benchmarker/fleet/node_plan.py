@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import Literal
 
 from msgspec import structs
 
 from benchmarker.api.errors import UserError
 from benchmarker.api.problem import IsExchange
 from benchmarker.fleet import folder
+from benchmarker.fleet.folder import FleetSpec, LinkStage, Stage
 from benchmarker.hooks import registry
 from benchmarker.machine import gpus
 from benchmarker.planning import build, factors, plan_file
 from benchmarker.planning.capabilities import abilities
 from benchmarker.planning.cases import Ability, choose_device
+from benchmarker.planning.factors import Description, Settings
 from benchmarker.records.factors import factors_of
-from benchmarker.records.plan import make_plan
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from benchmarker.fleet.folder import FleetSpec, LinkStage, Stage
-    from benchmarker.planning.factors import Description, Settings
-    from benchmarker.records.plan import Plan
+from benchmarker.records.plan import Plan, make_plan
 
 LINK_NODES = 2
 """Nodes of a case that is measured between pairs of nodes."""

@@ -7,21 +7,18 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING, Protocol
+from pathlib import Path
+from typing import Protocol
 
 from benchmarker import guard
 from benchmarker.api.errors import UserError
 from benchmarker.fleet import folder
+from benchmarker.fleet.folder import FleetSpec, NodeState
 from benchmarker.fleet.results import grouped
 from benchmarker.formatting import count
 from benchmarker.hooks import launchers
 from benchmarker.running.site import read_site
 from benchmarker.worker.pipes import start_child
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from benchmarker.fleet.folder import FleetSpec, NodeState
 
 POLL_S = 0.5
 """Least time between two looks at the states."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from msgspec import Struct
 
 from benchmarker.formatting import count, some
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 Verdict = Literal["slower", "faster", "alike", "undecided", "not judged", "not suspected"]
 

@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 
 from benchmarker.api.case import Measuring
 from benchmarker.api.errors import UserError
+from benchmarker.api.launcher import Allocation
 from benchmarker.files import regular
 from benchmarker.fleet import folder
 from benchmarker.fleet.folder import FleetSpec, LinkStage, Stage
 from benchmarker.fleet.judge import repeat
 from benchmarker.fleet.links import ring, run_links
 from benchmarker.fleet.node_plan import description_of, link_plan_of, measures
-from benchmarker.fleet.parent import run_stage
+from benchmarker.fleet.parent import Progress, run_stage
 from benchmarker.fleet.results import named
 from benchmarker.fleet.values import read_fleet
 from benchmarker.formatting import count
 from benchmarker.hooks.launchers import allocation
 from benchmarker.machine.description import installed, utc_now
 from benchmarker.planning import build
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from benchmarker.api.launcher import Allocation
-    from benchmarker.fleet.parent import Progress
 
 ALL = "all"
 SBATCH = "`sbatch --nodes=4 --ntasks-per-node=1 --exclusive --wrap='python -m benchmarker nodes run'`"

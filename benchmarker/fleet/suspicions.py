@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from benchmarker.fleet.values import CasePart, Measured, Round, Unit
 from benchmarker.stats import outliers
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from benchmarker.fleet.values import CasePart, Measured, Round, Unit
-    from benchmarker.stats.shift import Shift
+from benchmarker.stats.shift import Shift
 
 LOOKS = 2
 """How often suspects are measured again at most: once more if the first time leaves some undecided."""

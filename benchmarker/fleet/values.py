@@ -8,28 +8,25 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
 from benchmarker.api.errors import UserError
+from benchmarker.files.atomic import Fault
 from benchmarker.fleet import folder
+from benchmarker.fleet.folder import FleetSpec
 from benchmarker.fleet.results import name_of_link
 from benchmarker.records import store
 from benchmarker.records.environment import environment_of
 from benchmarker.records.factors import Factors, factors_of
+from benchmarker.records.record import Record
 from benchmarker.records.step_times import local_times, step_times
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
-
-    from benchmarker.files.atomic import Fault
-    from benchmarker.fleet.folder import FleetSpec
-    from benchmarker.records.record import Record
 
 Part = str
 """What of a case: empty for all of it; with independent devices, `alone`, or `together` with the others."""

@@ -9,23 +9,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, overload
+from pathlib import Path
+from typing import overload
 
 import msgspec
 
+from benchmarker.files.atomic import Fault
 from benchmarker.formatting import part, some
 from benchmarker.hooks import names
 from benchmarker.records import sides
 from benchmarker.records.factors import Factors, factors_of
-from benchmarker.records.sides import SIDE
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from benchmarker.files.atomic import Fault
-    from benchmarker.records.record import Record
-    from benchmarker.records.sides import Side
-    from benchmarker.records.store import Where
+from benchmarker.records.record import Record
+from benchmarker.records.sides import SIDE, Side
+from benchmarker.records.store import Where
 
 _LISTED = 3
 

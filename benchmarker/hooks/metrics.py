@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Collection, ItemsView, Iterable, Iterator, Mapping, Sequence
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import structs
 
@@ -15,11 +15,8 @@ from benchmarker.api.errors import UserError
 from benchmarker.api.metric import Metric
 from benchmarker.hooks import registry
 from benchmarker.records import ceilings
-
-if TYPE_CHECKING:
-    from benchmarker.records.ceilings import Ceilings
-    from benchmarker.records.record import Record
-
+from benchmarker.records.ceilings import Ceilings
+from benchmarker.records.record import Record
 
 Derive = Callable[["Record"], Mapping[str, "Metric"]]
 """Derives all metrics of a record, by name."""

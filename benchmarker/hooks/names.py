@@ -9,20 +9,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
 from msgspec.structs import fields
 
-from benchmarker.api.case import EXECUTIONS, Case, Measuring
+from benchmarker.api.case import EXECUTIONS, Case, Measuring, Mode
 from benchmarker.api.problem import FUNCTION
 from benchmarker.api.program import is_program, usually
 from benchmarker.hooks import parameters, registry
+from benchmarker.hooks.registry import Plugin
 from benchmarker.records.factors import DEFAULTS, Factors, Value, label, text, varying
 from benchmarker.records.sides import SIDE
-
-if TYPE_CHECKING:
-    from benchmarker.api.case import Mode
-    from benchmarker.hooks.registry import Plugin
 
 _TITLED = ("problem", "mode")
 _OF_CASE = tuple(name for name in Case.__struct_fields__ if name not in (*_TITLED, "params", "measuring"))

@@ -9,11 +9,12 @@ import dataclasses
 import difflib
 import math
 import re
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from inspect import get_annotations
-from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 import msgspec
 from msgspec import inspect
@@ -24,9 +25,6 @@ from benchmarker.api.fields import LARGEST
 from benchmarker.api.problem import Divides, Generates, Problem
 from benchmarker.files.toml import assigned, choices, refusal
 from benchmarker.formatting import EXAMPLES_OF_DURATIONS, duration_s, value_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 P = TypeVar("P", bound=Problem)
 LINES = "lines"

@@ -11,28 +11,23 @@ import pkgutil
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pluggy
 
 from benchmarker.api.errors import UserError
-from benchmarker.api.problem import IN_PROCESS
+from benchmarker.api.problem import IN_PROCESS, Problem
 from benchmarker.api.program import is_program
 from benchmarker.formatting import one_line
 from benchmarker.hooks import specs
 from benchmarker.version import DISTRIBUTION
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from benchmarker.api.problem import Problem
 
 
 @contextmanager

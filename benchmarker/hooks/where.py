@@ -10,24 +10,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 
 from benchmarker.api.errors import UserError
-from benchmarker.files.atomic import as_json
+from benchmarker.files.atomic import Fault, as_json
 from benchmarker.hooks.registry import needing
 from benchmarker.hooks.sql import Hint, Rows, over_tables
 from benchmarker.records import archive, archive_rows, store
 from benchmarker.records.environment import environment_of
 from benchmarker.records.factors import chosen, factors_of, wanted_of
+from benchmarker.records.record import Record
 from benchmarker.records.sides import SIDE
-
-if TYPE_CHECKING:
-    import pyarrow.dataset as ds
-
-    from benchmarker.files.atomic import Fault
-    from benchmarker.records.record import Record
 
 _OF_FACTOR = re.compile(r"[\w.-]*(=(?![\s'=]).*)?", re.DOTALL)
 """NAME=VALUE, or a beginning of it; with a blank before the sign, or a blank or a quote after it, it is SQL."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from benchmarker.api.errors import UserError
 from benchmarker.api.program import is_program
@@ -14,24 +15,19 @@ from benchmarker.comparing.bisection import Search, is_clear, most, place, plann
 from benchmarker.comparing.formatting import ratio
 from benchmarker.comparing.judge import Referee
 from benchmarker.comparing.judge import compare as compare_matches
+from benchmarker.comparing.results import Comparison, Rules
 from benchmarker.hooks import launchers
 from benchmarker.hooks.metrics import load_metrics, refuse_unknown
-from benchmarker.library.commits import BUILDS, BuildError
+from benchmarker.library.commits import BUILDS, BuildError, Checkout, Commit, Repository
 from benchmarker.library.judging import pairs_of
 from benchmarker.planning.cases import same_device
 from benchmarker.records import store
 from benchmarker.records.plan import Plan, make_plan
+from benchmarker.running.context import Listener
 from benchmarker.running.run import execute
 from benchmarker.running.trial import not_begun
 from benchmarker.stats.shift import fewest
 from benchmarker.stats.verdict import looks_at
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from benchmarker.comparing.results import Comparison, Rules
-    from benchmarker.library.commits import Checkout, Commit, Repository
-    from benchmarker.running.context import Listener
 
 Outcome = Literal["commit", "no difference", "cannot tell"]
 

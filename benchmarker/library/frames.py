@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Iterable
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from benchmarker.api.errors import UserError
-from benchmarker.hooks.metrics import load_metrics
+from benchmarker.hooks.metrics import Derive, load_metrics
 from benchmarker.records import store
 from benchmarker.records.environment import environment_of
 from benchmarker.records.factors import factors_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from os import PathLike
-
-    from benchmarker.hooks.metrics import Derive
-    from benchmarker.records.record import Record
+from benchmarker.records.record import Record
 
 
 def load(*results: str | PathLike[str]) -> pd.DataFrame:

@@ -6,13 +6,14 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
+from benchmarker.api.case import Case
 from benchmarker.api.errors import UserError
-from benchmarker.api.problem import FUNCTION, IN_PROCESS
+from benchmarker.api.problem import FUNCTION, IN_PROCESS, Problem
 from benchmarker.formatting import error_line
 from benchmarker.hooks import registry
 from benchmarker.library.measuring import description_of
@@ -20,20 +21,13 @@ from benchmarker.planning import factors
 from benchmarker.planning.build import case_here
 from benchmarker.planning.cases import Ability, duet_trouble
 from benchmarker.records import store
-from benchmarker.records.plan import make_plan
-from benchmarker.records.record import Design
+from benchmarker.records.plan import Plan, make_plan
+from benchmarker.records.record import Design, Record
+from benchmarker.running.context import Listener
 from benchmarker.running.record_builder import Process, RecordBuilder
 from benchmarker.worker.parent import Stages
-from benchmarker.worker.protocol import RecordPart
+from benchmarker.worker.protocol import Event, RecordPart
 from benchmarker.worker.trial import measure_here
-
-if TYPE_CHECKING:
-    from benchmarker.api.case import Case
-    from benchmarker.api.problem import Problem
-    from benchmarker.records.plan import Plan
-    from benchmarker.records.record import Record
-    from benchmarker.running.context import Listener
-    from benchmarker.worker.protocol import Event
 
 USUAL: Mapping[str, Any] = {"preheat": True, "preheat_max_s": 5.0, "seconds": 10.0, "power": "none"}
 """Settings that have other defaults than in a run: somebody waits, and one process more would not decide."""

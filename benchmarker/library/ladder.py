@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
+import pandas as pd
 
+from benchmarker.api.case import Case
 from benchmarker.api.errors import UserError
 from benchmarker.api.precision import PRECISIONS
-from benchmarker.api.problem import FUNCTION, IsExchange, Piece
+from benchmarker.api.problem import FUNCTION, IsExchange, Piece, Problem
 from benchmarker.display.ladder import ladder_output
 from benchmarker.display.result import Part, Result, Text
 from benchmarker.hooks import parameters, registry
-from benchmarker.hooks.cases import Cases
+from benchmarker.hooks.cases import Cases, Configuration
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.hooks.names import title
 from benchmarker.library.frames import frame_of
 from benchmarker.library.measuring import Measured, measured
-from benchmarker.library.progress import listener_of
+from benchmarker.library.progress import Progress, listener_of
 from benchmarker.machine import gpus
 from benchmarker.planning import build
 from benchmarker.planning.capabilities import on_one_platform
@@ -31,24 +34,13 @@ from benchmarker.planning.cases import refuse_emulated
 from benchmarker.planning.factors import Description
 from benchmarker.records import ceilings
 from benchmarker.records.factors import varying, work
+from benchmarker.records.plan import Plan
+from benchmarker.records.record import Record
 from benchmarker.roofline.ladder import Ladder, MeasuredPiece
 from benchmarker.roofline.ladder import ladder as climb
 from benchmarker.roofline.two_roofs import Predictions, predictions
+from benchmarker.running.context import Listener
 from benchmarker.stats.shift import fewest
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from os import PathLike
-
-    import pandas as pd
-
-    from benchmarker.api.case import Case
-    from benchmarker.api.problem import Problem
-    from benchmarker.hooks.cases import Configuration
-    from benchmarker.library.progress import Progress
-    from benchmarker.records.plan import Plan
-    from benchmarker.records.record import Record
-    from benchmarker.running.context import Listener
 
 TRIALS = fewest(0.05, is_paired=True)
 """The fewest trials with which a share has an interval."""

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import ast
 import shlex
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
 from benchmarker.api.errors import UserError
-from benchmarker.library.functions import measure
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from benchmarker.library.functions import FunctionResults
+from benchmarker.library.functions import FunctionResults, measure
 
 CELL = "cell"
 """Name of the function that a cell becomes."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, get_type_hints
+from os import PathLike
+from typing import Any, Literal, get_type_hints
 
 import msgspec
 import numpy as np
@@ -14,12 +15,8 @@ from benchmarker.library.profiles.ranks import Ranks
 from benchmarker.library.profiles.scopes import Scopes
 from benchmarker.library.profiles.statistics import Kernels, Ops
 from benchmarker.library.profiles.timeline import CriticalPath, Idle, Memory
+from benchmarker.library.profiles.view import Profiled
 from benchmarker.library.results import paths
-
-if TYPE_CHECKING:
-    from os import PathLike
-
-    from benchmarker.library.profiles.view import Profiled
 
 View = Literal["kernels", "ops", "scopes", "gemms", "idle", "path", "memory", "ranks"]
 _Options = Kernels | Ops | Scopes | Gemms | Idle | CriticalPath | Memory | Ranks

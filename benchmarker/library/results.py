@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from benchmarker.api.errors import UserError
-
-if TYPE_CHECKING:
-    from os import PathLike
-
-    from benchmarker.files.atomic import Fault
-    from benchmarker.records.store import Where
+from benchmarker.files.atomic import Fault
+from benchmarker.records.store import Where
 
 
 def paths(results: Sequence[str | PathLike[str]]) -> list[Path]:

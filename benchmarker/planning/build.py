@@ -9,13 +9,13 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import msgspec
 
 from benchmarker.api.case import Case, CaseRequest, Measuring, Scaling
 from benchmarker.api.errors import UserError
-from benchmarker.api.problem import FUNCTION, NO_WEAK_SCALING, Divides
+from benchmarker.api.problem import FUNCTION, NO_WEAK_SCALING, Divides, Problem
 from benchmarker.api.program import is_program, usually
 from benchmarker.files.toml import assigned
 from benchmarker.hooks import parameters, registry
@@ -23,19 +23,13 @@ from benchmarker.machine import gpus, perf_events
 from benchmarker.machine.description import usable_cores
 from benchmarker.planning import factors
 from benchmarker.planning.capabilities import abilities
-from benchmarker.planning.cases import choose_device, duet_trouble, make_case, same_device
+from benchmarker.planning.cases import Ability, choose_device, duet_trouble, make_case, same_device
+from benchmarker.planning.factors import Description, Settings
 from benchmarker.power import samplers
 from benchmarker.records import suite
 from benchmarker.records.factors import factors_of, label, varying
-from benchmarker.records.plan import make_plan
+from benchmarker.records.plan import Plan, make_plan
 from benchmarker.records.suite import PlannedSuite, SuiteCase
-
-if TYPE_CHECKING:
-    from benchmarker.api.problem import Problem
-    from benchmarker.planning.cases import Ability
-    from benchmarker.planning.factors import Description, Settings
-    from benchmarker.records.plan import Plan
-
 
 ALL = "all"
 """A number of devices: as many as the framework sees, or as the processor has cores."""

@@ -5,22 +5,18 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from benchmarker.api.case import EXECUTIONS, Case, CaseRequest, Mode, Parallel
 from benchmarker.api.errors import UserError
 from benchmarker.api.framework import Device, FrameworkInfo
 from benchmarker.api.precision import PRECISIONS
-from benchmarker.api.problem import Support, divided
+from benchmarker.api.problem import Problem, Support, divided
 from benchmarker.api.program import STEPWISE, is_program
 from benchmarker.formatting import value_text
 from benchmarker.hooks import launchers, parameters
 from benchmarker.machine import gpus, perf_events
 from benchmarker.machine.description import usable_cores
-
-if TYPE_CHECKING:
-    from benchmarker.api.problem import Problem
-
 
 GPUS = ("cuda", "rocm", "xpu", "mps")
 """Platforms of which `--device=gpu` takes the first that there is."""

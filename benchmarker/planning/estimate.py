@@ -6,17 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import fmean, median
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from benchmarker.api.case import Case, Measuring
+from benchmarker.records.plan import Plan
 from benchmarker.records.record import Record
 from benchmarker.worker.timing import WINDOW_S
-
-if TYPE_CHECKING:
-    from benchmarker.records.plan import Plan
-
 
 ASSUMED_S = 10.0
 ASSUMED = f"{ASSUMED_S:g} s a trial, as of GPT-2 small on two CPU cores"

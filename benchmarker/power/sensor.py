@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from benchmarker.power.series import Series, aliases, gaps_s, integral, risen, still_s, update_s
 from benchmarker.records.energy import SensorEnergy, SensorFlag
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 AGREEMENT = 0.1
 """The counter is suspect if it differs from the polled powers by a larger share."""

@@ -6,26 +6,24 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
 
+from benchmarker.api.case import Case
 from benchmarker.api.errors import UserError
 from benchmarker.comparing.disturbances import count
 from benchmarker.formatting import part
+from benchmarker.hooks.metrics import Derive
 from benchmarker.hooks.names import name as name_of
 from benchmarker.hooks.names import names
 from benchmarker.planning.cases import command_line
+from benchmarker.procurement.completeness import MissingTrials
+from benchmarker.procurement.reference import Wanted
 from benchmarker.records.factors import Factors, changes, factors_of, selects, why_none
+from benchmarker.records.record import Record
 from benchmarker.stats.median_interval import median_interval
-
-if TYPE_CHECKING:
-    from benchmarker.api.case import Case
-    from benchmarker.hooks.metrics import Derive
-    from benchmarker.procurement.completeness import MissingTrials
-    from benchmarker.procurement.reference import Wanted
-    from benchmarker.records.record import Record
 
 
 class CaseOutcome(Struct, frozen=True, kw_only=True):

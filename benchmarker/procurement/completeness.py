@@ -5,20 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 
+from benchmarker.api.case import Case
 from benchmarker.files.atomic import Fault
 from benchmarker.records import store
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from benchmarker.api.case import Case
-    from benchmarker.records.plan import Plan
-    from benchmarker.records.record import Record
-
+from benchmarker.records.plan import Plan
+from benchmarker.records.record import Record
 
 REMEDY = "the command of the run continues with --resume, but pytest begins anew"
 """How trials that are missing are measured."""

@@ -10,20 +10,17 @@ PUE is the energy of a data centre divided by that of its IT equipment (ISO/IEC 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
 from benchmarker.api.errors import UserError
 from benchmarker.api.metric import Metric
 from benchmarker.files import toml
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from benchmarker.hooks.metrics import Derive
-    from benchmarker.records.record import Record
+from benchmarker.hooks.metrics import Derive
+from benchmarker.records.record import Record
 
 COST_METRIC = "samples_per_cost"
 OUTPUT_COST_METRIC = "cost_per_million_output_tokens"

@@ -6,37 +6,31 @@ What follows from the case of a record is recomputed: the formulas of its proble
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from math import isclose
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
+from benchmarker.api.case import Case
 from benchmarker.api.errors import UserError
 from benchmarker.api.precision import PRECISIONS
-from benchmarker.api.problem import Divides, divided
+from benchmarker.api.problem import Divides, Problem, divided
 from benchmarker.api.program import is_program
 from benchmarker.formatting import part
 from benchmarker.hooks import parameters, registry
 from benchmarker.machine import description
 from benchmarker.planning.cases import command_line
 from benchmarker.records import agreement
-from benchmarker.records.agreement import Copies, Span, contradictions_between, span
+from benchmarker.records.agreement import Copies, Sign, Span, contradictions_between, span
 from benchmarker.records.consistency import contradictions
+from benchmarker.records.record import Record
 from benchmarker.version import DISTRIBUTION, __version__
 from benchmarker.worker.correctness import TRAINING_STEPS, absolute, bounds_of, steps_of
 from benchmarker.worker.draws import drawn
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from benchmarker.api.case import Case
-    from benchmarker.api.problem import Problem
-    from benchmarker.records.agreement import Sign
-    from benchmarker.records.record import Record
-
 
 MOST_FLOPS, MOST_BYTES = 10**10, 10**8
 """Work of a check up to which its bound is recomputed, some seconds: the parameters are a stranger's."""

@@ -10,27 +10,23 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median, stdev
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
 from benchmarker.api.case import Measuring
 from benchmarker.api.errors import UserError
+from benchmarker.api.metric import Metric
 from benchmarker.comparing import disturbances
 from benchmarker.files import toml
 from benchmarker.formatting import part
 from benchmarker.hooks.cases import Cases, Configuration
+from benchmarker.hooks.metrics import Derive
 from benchmarker.hooks.names import names
 from benchmarker.records.factors import Factors, Value, label, take_match, varying
 from benchmarker.stats.quantile_interval import median_allowance
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from benchmarker.api.metric import Metric
-    from benchmarker.hooks.metrics import Derive
-
 
 FORMAT_VERSION = 1
 METRIC = "samples_per_s"

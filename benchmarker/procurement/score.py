@@ -7,36 +7,30 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from msgspec import Struct, structs
 
-from benchmarker.comparing import diagnosis
+from benchmarker.api.metric import Metric
+from benchmarker.comparing import diagnosis, matching
 from benchmarker.comparing.disturbances import count
 from benchmarker.comparing.formatting import Terms, words_of
 from benchmarker.comparing.judge import geometric_means
 from benchmarker.comparing.notes import suite_notes, suites_of
-from benchmarker.comparing.results import DELTAS, GeometricMean
+from benchmarker.comparing.results import DELTAS, GeometricMean, Rules
 from benchmarker.comparing.samples import Mean, Sample, Tested
 from benchmarker.formatting import count as many
 from benchmarker.formatting import part
 from benchmarker.hooks import names
-from benchmarker.hooks.metrics import cached, refuse_unknown
+from benchmarker.hooks.metrics import Derive, cached, refuse_unknown
+from benchmarker.procurement.completeness import MissingTrials
 from benchmarker.procurement.costs import Basis, Costs, Inputs, basis, cost_notes, with_costs
 from benchmarker.procurement.ranking import MetricRanking, rank
-from benchmarker.procurement.sides import advice
+from benchmarker.procurement.sides import Pair, Sides, advice
 from benchmarker.procurement.weights import Weight, Weights
 from benchmarker.records.factors import DEFAULTS, Factors, Value, changes, factors_of
+from benchmarker.records.record import Failure, Record
 from benchmarker.records.suite import PlannedSuite, SuiteId
-
-if TYPE_CHECKING:
-    from benchmarker.api.metric import Metric
-    from benchmarker.comparing import matching
-    from benchmarker.comparing.results import Rules
-    from benchmarker.hooks.metrics import Derive
-    from benchmarker.procurement.completeness import MissingTrials
-    from benchmarker.procurement.sides import Pair, Sides
-    from benchmarker.records.record import Failure, Record
 
 THROUGHPUT = "samples_per_s"
 """The metric that every case must have unless others are named."""

@@ -10,19 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from benchmarker.api.errors import UserError
 from benchmarker.comparing import matching
-from benchmarker.comparing.matching import Matching
+from benchmarker.comparing.matching import Match, Matching
 from benchmarker.formatting import count
+from benchmarker.procurement.completeness import MissingTrials
 from benchmarker.records.environment import environment_of
 from benchmarker.records.factors import factors_of
-
-if TYPE_CHECKING:
-    from benchmarker.comparing.matching import Match
-    from benchmarker.procurement.completeness import MissingTrials
-    from benchmarker.records.record import Record
+from benchmarker.records.record import Record
 
 
 def advice(matches: Sequence[Match]) -> str | None:

@@ -10,11 +10,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
+from benchmarker.api.case import Case
 from benchmarker.api.errors import UserError
+from benchmarker.bundles.manifest import Remark
 from benchmarker.bundles.run_files import against_manifest, in_folder, read_run
 from benchmarker.bundles.unpack import unbundle
 from benchmarker.comparing import disturbances
@@ -25,15 +26,9 @@ from benchmarker.procurement.evidence import Evidence, Finding, Formulas
 from benchmarker.records import archive, store
 from benchmarker.records.consistency import SECOND_S, made_at, started_at
 from benchmarker.records.factors import changes, label
-from benchmarker.records.record import Blocks
-from benchmarker.records.suite import SuiteId, differences, with_defaults
-
-if TYPE_CHECKING:
-    from benchmarker.api.case import Case
-    from benchmarker.bundles.manifest import Remark
-    from benchmarker.records.plan import Plan
-    from benchmarker.records.record import Record
-    from benchmarker.records.suite import PlannedSuite
+from benchmarker.records.plan import Plan
+from benchmarker.records.record import Blocks, Record
+from benchmarker.records.suite import PlannedSuite, SuiteId, differences, with_defaults
 
 _NAMED = ["problem", "framework"]
 _UNCOMMITTED = "+changes"

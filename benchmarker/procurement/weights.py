@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
 from benchmarker.api.errors import UserError
 from benchmarker.files import toml
 from benchmarker.planning import suites
-from benchmarker.records.factors import selects, take_match, why_none
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from benchmarker.records.factors import Factors
+from benchmarker.records.factors import Factors, selects, take_match, why_none
 
 
 class Weight(Struct, frozen=True):

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from benchmarker.formatting import part, si
 from benchmarker.records.consistency import BLOCK_COST_S, CLOCK_S, SECOND_S, around_s, reading_s, started_at
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from benchmarker.records.record import Blocks, Record
+from benchmarker.records.record import Blocks, Record
 
 
 @dataclass(frozen=True, slots=True)

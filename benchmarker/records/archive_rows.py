@@ -10,12 +10,13 @@ from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import msgspec.inspect as types
 import numpy as np
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from msgspec import Struct
 
@@ -26,9 +27,6 @@ from benchmarker.records.environment import environment_of
 from benchmarker.records.factors import factors_of, text
 from benchmarker.records.profile import Kernel, Scope
 from benchmarker.records.record import Record
-
-if TYPE_CHECKING:
-    import pyarrow.dataset as ds
 
 GROUP = 1024
 """Rows of a row group: that of a record is read up to it; more and smaller groups cost every other question time."""

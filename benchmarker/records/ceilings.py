@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import msgspec
 import platformdirs
@@ -22,10 +22,8 @@ from benchmarker.api.precision import PRECISIONS
 from benchmarker.files import atomic
 from benchmarker.files.atomic import Fault
 from benchmarker.formatting import count
+from benchmarker.records.record import Record
 from benchmarker.records.store import CEILINGS, beside
-
-if TYPE_CHECKING:
-    from benchmarker.records.record import Record
 
 Method = Literal["quick", "thorough"]
 Resource = Literal["compute", "memory", "matvec", "matvec_8", "matvec_small", "matvec_8_small"]

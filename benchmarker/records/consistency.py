@@ -12,17 +12,14 @@ import re
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from benchmarker.api.program import is_program
 from benchmarker.formatting import si
-from benchmarker.records.record import sets_of_rotation
+from benchmarker.records.energy import Energy, SensorEnergy
+from benchmarker.records.profile import Trace
+from benchmarker.records.record import Blocks, Inputs, Record, sets_of_rotation
 from benchmarker.stats.median_interval import MIN_BLOCKS_FOR_INTERVAL, median_half_width
-
-if TYPE_CHECKING:
-    from benchmarker.records.energy import Energy, SensorEnergy
-    from benchmarker.records.profile import Trace
-    from benchmarker.records.record import Blocks, Inputs, Record
 
 CLOCK_S = 1e-3
 """Two clocks of a process may differ by this much, s."""

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from benchmarker.records.factors import Value
-    from benchmarker.records.record import Record
+from benchmarker.records.factors import Value
+from benchmarker.records.record import Record
 
 
 def environment_of(record: Record) -> dict[str, Value]:

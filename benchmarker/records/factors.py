@@ -7,19 +7,16 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-from benchmarker.api.case import CaseRequest, Measuring, option_name
+from benchmarker.api.case import Case, CaseRequest, Measuring, option_name
 from benchmarker.api.errors import UserError
 from benchmarker.api.problem import FUNCTION
 from benchmarker.api.program import PROGRAM, is_program
 from benchmarker.files.toml import take
 from benchmarker.formatting import value_text
-
-if TYPE_CHECKING:
-    from benchmarker.api.case import Case
 
 Value = bool | int | float | str | None
 Factors = Mapping[str, Value]

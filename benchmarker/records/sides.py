@@ -10,15 +10,12 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from benchmarker.api.errors import UserError
+from benchmarker.files.atomic import Fault
 from benchmarker.records import store
-
-if TYPE_CHECKING:
-    from benchmarker.files.atomic import Fault
-    from benchmarker.records.record import Record
-    from benchmarker.records.store import Where
+from benchmarker.records.record import Record
+from benchmarker.records.store import Where
 
 SIDE = "side"
 """The factor that says on which side a configuration is; it has none if there is only one side."""

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, geometric_mean, median
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from benchmarker.formatting import rounded
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from benchmarker.records.record import Record
+from benchmarker.records.record import Record
 
 STEP_TIME = "step_time_median_s"
 """The metric that is compared unless another one is named."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -17,17 +16,15 @@ from benchmarker.api.errors import UserError
 from benchmarker.comparing import disturbances
 from benchmarker.comparing.fits import fits
 from benchmarker.formatting import part, si
+from benchmarker.hooks.cases import Cases, Configuration
+from benchmarker.hooks.metrics import Derive
 from benchmarker.machine.description import noise
 from benchmarker.records.ceilings import Ceiling, Ceilings, key_of
 from benchmarker.records.machine import Machine
+from benchmarker.records.record import Record
 from benchmarker.records.step_times import STEP_TIME
 from benchmarker.stats.median_interval import median_interval
 from benchmarker.stats.quantile_interval import Estimate
-
-if TYPE_CHECKING:
-    from benchmarker.hooks.cases import Cases, Configuration
-    from benchmarker.hooks.metrics import Derive
-    from benchmarker.records.record import Record
 
 DOUBTFUL_RESIDUAL = 0.25
 """Relative distance of a size from its line above which latency and bandwidth are doubted."""

@@ -19,24 +19,20 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from msgspec import Struct
 
-from benchmarker.comparing.samples import round_of
+from benchmarker.api.problem import Piece
+from benchmarker.comparing.samples import Key, round_of
 from benchmarker.comparing.scaling_results import Ratio
+from benchmarker.hooks.cases import Configuration
+from benchmarker.records.ceilings import Ceilings
+from benchmarker.records.record import CostPart, Record
 from benchmarker.records.step_times import step_times
-from benchmarker.roofline.roofs import measured_roof
+from benchmarker.roofline.roofs import Roof, measured_roof
 from benchmarker.stats.shift import paired
-
-if TYPE_CHECKING:
-    from benchmarker.api.problem import Piece
-    from benchmarker.comparing.samples import Key
-    from benchmarker.hooks.cases import Configuration
-    from benchmarker.records.ceilings import Ceilings
-    from benchmarker.records.record import CostPart, Record
-    from benchmarker.roofline.roofs import Roof
 
 LEVEL = 0.95
 """Confidence level of the intervals."""

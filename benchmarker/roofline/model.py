@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from statistics import fmean, median
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from msgspec import Struct
 
 from benchmarker.hooks import names
-from benchmarker.records.ceilings import computed_in, key_of
+from benchmarker.hooks.cases import Configuration
+from benchmarker.records.ceilings import Ceilings, computed_in, key_of
+from benchmarker.records.profile import Kernel, Trace
+from benchmarker.records.record import Record
 from benchmarker.records.sides import SIDE
 from benchmarker.records.step_times import step_times
 from benchmarker.roofline.formula import formula, of_part, predicted_step
-from benchmarker.roofline.roofs import measured_roof, vendor_roof, without_peak
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from benchmarker.hooks.cases import Configuration
-    from benchmarker.records.ceilings import Ceilings
-    from benchmarker.records.profile import Kernel, Trace
-    from benchmarker.records.record import Record
-    from benchmarker.roofline.roofs import Bound, Roof, Source
+from benchmarker.roofline.roofs import Bound, Roof, Source, measured_roof, vendor_roof, without_peak
 
 Level = Literal["step", "phase", "scope", "kernel"]
 

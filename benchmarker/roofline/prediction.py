@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import dataclasses
 from bisect import bisect_left
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
+from benchmarker.api.case import Mode
 from benchmarker.api.cost import Work
 from benchmarker.api.errors import UserError
 from benchmarker.api.precision import ITEM_BYTES, PRECISIONS
-from benchmarker.api.problem import Generates, phases_of
+from benchmarker.api.problem import Generates, Problem, phases_of
 from benchmarker.roofline.formula import of_part
-
-if TYPE_CHECKING:
-    from benchmarker.api.case import Mode
-    from benchmarker.api.problem import Problem
-    from benchmarker.roofline.roofs import Bound, Roof
+from benchmarker.roofline.roofs import Bound, Roof
 
 MOST_BATCH = 2**20
 """A step that is not compute-bound at this batch size never is."""

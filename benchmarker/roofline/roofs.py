@@ -8,7 +8,8 @@ visual performance model for multicore architectures", CACM 52(4), 2009.)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 from msgspec import Struct
@@ -16,13 +17,8 @@ from msgspec import Struct
 from benchmarker.api.errors import UserError
 from benchmarker.api.precision import ITEM_BYTES, PRECISIONS
 from benchmarker.machine import vendor_peaks
-from benchmarker.records.ceilings import MATVEC_ROWS, SMALL, computed_in, key_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from benchmarker.records.ceilings import Ceiling, Ceilings, DeviceKey
-    from benchmarker.records.record import Record
+from benchmarker.records.ceilings import MATVEC_ROWS, SMALL, Ceiling, Ceilings, DeviceKey, computed_in, key_of
+from benchmarker.records.record import Record
 
 Bound = Literal["compute", "memory"]
 Source = Literal["measured", "vendor"]

@@ -9,14 +9,20 @@ loses in the framework. The share is the Hodges-Lehmann ratio over rounds, with 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from statistics import median
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from msgspec import Struct
 
 from benchmarker.comparing.scaling_results import Ratio
+from benchmarker.hooks.cases import Configuration
+from benchmarker.records.ceilings import Ceilings
+from benchmarker.records.record import Record
 from benchmarker.roofline.formula import formula, of_part, predicted_step
 from benchmarker.roofline.ladder import (
+    MeasuredPiece,
+    PieceTimes,
     Times,
     lacking_in_step,
     of_scopes_s,
@@ -25,16 +31,7 @@ from benchmarker.roofline.ladder import (
     times_of_pieces,
     times_of_step,
 )
-from benchmarker.roofline.roofs import measured_roof
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from benchmarker.hooks.cases import Configuration
-    from benchmarker.records.ceilings import Ceilings
-    from benchmarker.records.record import Record
-    from benchmarker.roofline.ladder import MeasuredPiece, PieceTimes
-    from benchmarker.roofline.roofs import Roof
+from benchmarker.roofline.roofs import Roof, measured_roof
 
 OUTSIDE, IDLE, UNPROFILED = "outside scopes", "idle", "without the profiler"
 """Parts of a step that no prediction has: work in no scope, time without work, and what the profiler itself changes."""

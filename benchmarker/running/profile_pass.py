@@ -11,7 +11,6 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -22,12 +21,10 @@ from benchmarker.files import atomic
 from benchmarker.hooks import parameters, registry
 from benchmarker.records import store
 from benchmarker.records.record import Harness, Record
+from benchmarker.running.context import Context
 from benchmarker.worker import protocol
 from benchmarker.worker.launch import ending_text
 from benchmarker.worker.protocol import Task, folder_of
-
-if TYPE_CHECKING:
-    from benchmarker.running.context import Context
 
 LEAST_SHARE = 0.002
 """Kernels with a smaller share of the busy time are only in the event table, not in the record."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -19,17 +19,15 @@ from benchmarker.machine import description
 from benchmarker.planning.cases import command_line
 from benchmarker.power import energy
 from benchmarker.power.energy import Accounts, Timed
+from benchmarker.power.samplers import Readings
 from benchmarker.records.consistency import CLOCK_S
 from benchmarker.records.machine import Machine, SourceFile
 from benchmarker.records.record import EMULATED, SCHEMA_VERSION, Design, Failure, FailureKind, Record, nulls, reason
 from benchmarker.records.suite import TrialSuite
 from benchmarker.version import __version__
 from benchmarker.worker import perf_tests
+from benchmarker.worker.launch import Environment
 from benchmarker.worker.protocol import Done, Event, Failed, RecordPart, StageBegan, StageEnded
-
-if TYPE_CHECKING:
-    from benchmarker.power.samplers import Readings
-    from benchmarker.worker.launch import Environment
 
 SLEW = 1e-3
 """Largest share by which the clocks of two nodes run apart: each is slewed by at most 500 ppm (adjtimex(2))."""

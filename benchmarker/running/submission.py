@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -27,11 +26,8 @@ from benchmarker.records import store
 from benchmarker.records.job import LOG, SCRIPT, Attempt, Job
 from benchmarker.records.plan import Plan
 from benchmarker.records.store import PLAN_FILE, RunFolder
+from benchmarker.running.site import Site
 from benchmarker.running.trial import PreemptedError
-
-if TYPE_CHECKING:
-    from benchmarker.running.site import Site
-
 
 _CHECK_S = 10.0
 """Time in which bash must have read a script."""

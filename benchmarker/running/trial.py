@@ -7,7 +7,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from benchmarker.agent.node import LostNodeError, sample_all
 from benchmarker.agent.supervisor import run_group
@@ -21,12 +20,10 @@ from benchmarker.power.samplers import Readings, Sampled
 from benchmarker.records import store
 from benchmarker.records.record import Design, FailureKind, Record
 from benchmarker.records.store import RunFolder
+from benchmarker.running.context import Context
 from benchmarker.running.record_builder import Process, RecordBuilder
 from benchmarker.worker.launch import Ending, Environment, ending_text
 from benchmarker.worker.protocol import Event, StageBegan, StageEnded, Task
-
-if TYPE_CHECKING:
-    from benchmarker.running.context import Context
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import numpy as np
 
 from benchmarker.formatting import part, si
+from benchmarker.records.load import Load, RequestOutcome
 from benchmarker.serving.latency import Figures, figures_of, ttft_s
-
-if TYPE_CHECKING:
-    from benchmarker.records.load import Load, RequestOutcome
 
 LATE_S = 0.01
 """Lateness of the latest hundredth of the requests above which the client is too slow; its timer has 1 ms."""

@@ -12,20 +12,18 @@ from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from benchmarker.api.case import Case
 from benchmarker.api.errors import UserError
 from benchmarker.files.locks import scratch
 from benchmarker.records.load import RequestOutcome
+from benchmarker.serving.arrivals import Request
 from benchmarker.serving.open_loop import RequestError, Usage, drive
 from benchmarker.worker import protocol
 from benchmarker.worker.launch import Environment, Worker, ending_text, started
 from benchmarker.worker.pipes import listen
 from benchmarker.worker.protocol import Task
-
-if TYPE_CHECKING:
-    from benchmarker.serving.arrivals import Request
 
 END_S = 5.0
 """Time that the worker is given to end."""

@@ -16,14 +16,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from benchmarker.records.load import Load, RequestOutcome, Slo, Step
 from benchmarker.stats.quantile_interval import Estimate, binomial_interval, quantile, share
-
-if TYPE_CHECKING:
-    from benchmarker.records.load import Load, RequestOutcome, Slo, Step
 
 PERCENTILES = (50, 90, 95, 99)
 LATENCIES = ("ttft_s", "itl_s", "tpot_s", "e2e_s")

@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from benchmarker.stats.quantile_interval import Estimate
+from benchmarker.stats.quantile_interval import Estimate
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -13,11 +12,9 @@ from benchmarker.formatting import part
 from benchmarker.records import load as loads
 from benchmarker.records.load import Load, RequestOutcome, Step
 from benchmarker.records.store import uncollected
+from benchmarker.serving.arrivals import Request
 from benchmarker.serving.latency import Figures, is_overload
 from benchmarker.serving.open_loop import Overload
-
-if TYPE_CHECKING:
-    from benchmarker.serving.arrivals import Request
 
 Send = Callable[[Sequence["Request"], Callable[[RequestOutcome], None]], None]
 """Sends requests at their times, and calls the function with each outcome; returns when all are known."""

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from benchmarker.stats.shift import Normal, Null, Shift, counted
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 LEVEL = 0.95
 EXACT = 1000

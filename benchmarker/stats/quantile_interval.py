@@ -14,17 +14,13 @@ correction by Student's t: Korn & Graubard, Survey Methodology 24 (1998).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import special
 
 from benchmarker.stats.steady import ranks
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 LEVEL = 0.95
 BATCHES = 10

@@ -6,17 +6,13 @@ import itertools
 import math
 from collections.abc import Sequence
 from statistics import NormalDist, harmonic_mean
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from scipy import special
 
-from benchmarker.stats.shift import fewest
+from benchmarker.stats.shift import Shift, fewest
 from benchmarker.stats.welch import MeanShift
-
-if TYPE_CHECKING:
-    from benchmarker.stats.shift import Shift
-
 
 ShiftVerdict = Literal["lower", "higher", "same", "undecided"]
 POWER = 0.8

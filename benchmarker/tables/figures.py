@@ -5,27 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING
 
+from benchmarker.api.case import Case
 from benchmarker.api.errors import UserError
 from benchmarker.api.metric import Metric
 from benchmarker.api.problem import parameter_count_of
 from benchmarker.comparing.judge import compare
 from benchmarker.comparing.matching import Match
+from benchmarker.comparing.results import Comparison, Rules
 from benchmarker.formatting import one_line
 from benchmarker.hooks import parameters, registry
-from benchmarker.hooks.metrics import metric_of
+from benchmarker.hooks.metrics import Derive, metric_of
 from benchmarker.hooks.names import word
 from benchmarker.records.factors import text
+from benchmarker.records.record import Record
 from benchmarker.records.sides import Side
 from benchmarker.stats.median_interval import median_spreads
-
-if TYPE_CHECKING:
-    from benchmarker.api.case import Case
-    from benchmarker.comparing.results import Comparison, Rules
-    from benchmarker.hooks.metrics import Derive
-    from benchmarker.records.record import Record
-    from benchmarker.tables.grid import Grid, Key, Place
+from benchmarker.tables.grid import Grid, Key, Place
 
 PARAMETERS = "parameters"
 """The value that is no metric: the number of trained parameters of the case's problem."""

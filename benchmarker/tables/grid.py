@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from benchmarker.api.errors import UserError
+from benchmarker.hooks.cases import Configuration
 from benchmarker.hooks.names import common_words, names, title, word
 from benchmarker.records.environment import environment_of
 from benchmarker.records.factors import Factors, Value, factors_of, setting, text, varying
+from benchmarker.records.record import Record
 from benchmarker.records.sides import SIDE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from benchmarker.hooks.cases import Configuration
-    from benchmarker.records.record import Record
 
 Key = tuple[Value, ...]
 """Values of the factors of an axis."""

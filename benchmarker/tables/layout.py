@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from benchmarker.comparing.formatting import measure
+from benchmarker.comparing.results import Comparison, Rules
 from benchmarker.formatting import decimals, scale
 from benchmarker.records.factors import text
-from benchmarker.tables.figures import PARAMETERS
-from benchmarker.tables.grid import described
+from benchmarker.tables.figures import PARAMETERS, Figure, Figures, Value
+from benchmarker.tables.grid import Grid, Key, described
 from benchmarker.tables.notes import notes_on, what_bold_means
 from benchmarker.tables.table import Cell, Column, Shown, Table
-
-if TYPE_CHECKING:
-    from benchmarker.comparing.results import Comparison, Rules
-    from benchmarker.tables.figures import Figure, Figures, Value
-    from benchmarker.tables.grid import Grid, Key
 
 MISSING = "–"
 DIGITS = 4

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
 
+from benchmarker.api.case import Case
 from benchmarker.comparing.diagnosis import conditions, doubts
 from benchmarker.comparing.formatting import DOUBTS, likely, measure, percent, unit
+from benchmarker.comparing.results import Rules
 from benchmarker.formatting import count, part
 from benchmarker.hooks import parameters, registry
 from benchmarker.records.environment import environment_of
-from benchmarker.records.factors import factors_of, text, varying
+from benchmarker.records.factors import Factors, Value, factors_of, text, varying
 from benchmarker.stats.median_interval import MIN_BLOCKS_FOR_INTERVAL
-
-if TYPE_CHECKING:
-    from benchmarker.api.case import Case
-    from benchmarker.comparing.results import Rules
-    from benchmarker.records.factors import Factors, Value
-    from benchmarker.tables.figures import Judged
-    from benchmarker.tables.figures import Value as Measured
-    from benchmarker.tables.grid import Grid, Place
+from benchmarker.tables.figures import Judged
+from benchmarker.tables.figures import Value as Measured
+from benchmarker.tables.grid import Grid, Place
 
 MOST_NAMED = 3
 """Largest number of cells that a note names."""

@@ -7,20 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from benchmarker.api.metric import Metric
 from benchmarker.comparing.disturbances import disturbances
 from benchmarker.comparing.formatting import measure
 from benchmarker.formatting import si
+from benchmarker.hooks.metrics import Derive
+from benchmarker.records.record import Record
 from benchmarker.records.step_times import MEAN_STEP_TIME, STEP_TIME
 from benchmarker.stats.median_interval import median_spreads
 from benchmarker.tables.table import Column, Filled, Shown, interval, metric_heading, number
-
-if TYPE_CHECKING:
-    from benchmarker.api.metric import Metric
-    from benchmarker.hooks.metrics import Derive
-    from benchmarker.records.record import Record
-
 
 _SHORT = {STEP_TIME: "step time"}
 

@@ -15,8 +15,9 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 
 from benchmarker.api.errors import UserError
@@ -25,9 +26,6 @@ from benchmarker.hooks.sql import Hint, Rows, over_tables
 from benchmarker.traces import profile_files
 from benchmarker.traces.formats.reading import Source
 from benchmarker.traces.profile_files import Profile, names
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _HINT = Hint("The table is events; --perfetto queries Perfetto's tables", "DESCRIBE events lists the columns")
 

@@ -8,9 +8,10 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
+import numpy as np
 import psutil
 
 from benchmarker.api.case import Case, Mode
@@ -24,9 +25,6 @@ from benchmarker.records.machine import DeviceInfo
 from benchmarker.records.record import Inputs, SetLimit, Types, sets_of_rotation
 from benchmarker.worker.draws import drawn
 from benchmarker.worker.protocol import RecordPart
-
-if TYPE_CHECKING:
-    import numpy as np
 
 BATCHES = 4
 """Batches of inputs that are drawn. That steps take them in turns does not keep small ones out of a cache."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -23,9 +23,6 @@ from benchmarker.hooks import registry
 from benchmarker.library.bisecting import Bench, Bisection, bisect
 from benchmarker.library.commits import Checkout, Repository, program_options
 from benchmarker.library.judging import rules_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 MAX_ROUNDS = 100
 

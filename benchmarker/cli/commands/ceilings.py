@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import msgspec
@@ -23,14 +23,10 @@ from benchmarker.planning.ceiling_search import ceilings_of, resource_of, thorou
 from benchmarker.records import ceilings, store
 from benchmarker.records.ceilings import Ceiling
 from benchmarker.records.factors import Value, label
+from benchmarker.records.plan import Plan
 from benchmarker.roofline.roofs import vendor_peak
 from benchmarker.running.ceilings import measure
 from benchmarker.tables.table import Cell, Column, Shown, Table, number
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from benchmarker.records.plan import Plan
 
 _OF_THOROUGH = ("trials", "results", "resume")
 _ONE = ("batch_size", 1)

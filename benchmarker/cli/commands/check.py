@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import msgspec
 
-from benchmarker.api.case import MODES
+from benchmarker.api.case import MODES, Case, Mode
 from benchmarker.api.errors import UserError
 from benchmarker.api.problem import FUNCTION
 from benchmarker.cli.display.output import Output, output_options
@@ -24,14 +24,8 @@ from benchmarker.machine import gpus
 from benchmarker.planning import build
 from benchmarker.planning.capabilities import abilities
 from benchmarker.planning.cases import make_case
-from benchmarker.running.check import Finding, check_modes, compare_losses
+from benchmarker.running.check import Curve, Finding, check_modes, compare_losses
 from benchmarker.tables.table import NOTHING, Column, Table, number
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from benchmarker.api.case import Case, Mode
-    from benchmarker.running.check import Curve
 
 
 @click.command("check", cls=ProblemCommand, example="check --problem=gemm")

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from benchmarker.api.case import MODES, CaseRequest
+from benchmarker.api.case import MODES, CaseRequest, Mode
+from benchmarker.api.cost import Work
 from benchmarker.api.errors import UserError
-from benchmarker.api.problem import parameter_count_of
+from benchmarker.api.problem import Problem, parameter_count_of
 from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.case import case_options
@@ -23,18 +24,9 @@ from benchmarker.formatting import clean, count, si, value_text
 from benchmarker.hooks import parameters, registry
 from benchmarker.machine import gpus
 from benchmarker.planning.capabilities import abilities
-from benchmarker.planning.cases import supported_precisions
-from benchmarker.planning.needs import describe_case
+from benchmarker.planning.cases import Ability, supported_precisions
+from benchmarker.planning.needs import DescribedCase, DeviceMemory, Needs, describe_case
 from benchmarker.tables.table import Table, number
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from benchmarker.api.case import Mode
-    from benchmarker.api.cost import Work
-    from benchmarker.api.problem import Problem
-    from benchmarker.planning.cases import Ability
-    from benchmarker.planning.needs import DescribedCase, DeviceMemory, Needs
 
 
 @click.command("describe", cls=ProblemCommand, argument=True)

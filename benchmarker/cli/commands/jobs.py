@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import msgspec
@@ -18,18 +18,12 @@ from benchmarker.display.result import Part, Text
 from benchmarker.formatting import clean, count
 from benchmarker.hooks.launchers import load_launcher
 from benchmarker.records import store
-from benchmarker.records.job import LOG, SCRIPT, job_of
+from benchmarker.records.job import LOG, SCRIPT, Job, job_of
+from benchmarker.records.record import Record
 from benchmarker.running import submission
-from benchmarker.running.jobs import submitted
+from benchmarker.running.jobs import SubmittedRun, submitted
 from benchmarker.running.site import read_site
 from benchmarker.tables.table import NOTHING, Shown, Table, number
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from benchmarker.records.job import Job
-    from benchmarker.records.record import Record
-    from benchmarker.running.jobs import SubmittedRun
 
 
 @click.command("submit")

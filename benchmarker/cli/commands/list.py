@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import click
 
@@ -16,14 +16,10 @@ from benchmarker.cli.options.types import Choice
 from benchmarker.display.result import Text
 from benchmarker.formatting import one_line
 from benchmarker.hooks import registry
+from benchmarker.hooks.registry import Plugin
 from benchmarker.machine.perf_events import COUNTERS, available
+from benchmarker.power.sampler import MeterProbe
 from benchmarker.tables.table import Table
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from benchmarker.hooks.registry import Plugin
-    from benchmarker.power.sampler import MeterProbe
 
 PLURALS = {
     "frameworks": "framework",

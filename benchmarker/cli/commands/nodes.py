@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -21,17 +20,13 @@ from benchmarker.files import atomic
 from benchmarker.fleet import run, values
 from benchmarker.fleet.doubts import sentence
 from benchmarker.fleet.judge import judge
+from benchmarker.fleet.results import Cell, FleetResult
 from benchmarker.fleet.values import read_fleet
 from benchmarker.formatting import clean, count
 from benchmarker.library.reporting import output_path, write_page
 from benchmarker.planning import suites
 from benchmarker.procurement import junit
 from benchmarker.tables.table import P_VALUE, Column, Filled, Shown, Table, coloured, interval, number
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from benchmarker.fleet.results import Cell, FleetResult
 
 SUITE = "node-health"
 ROUNDS = 3

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import msgspec
@@ -14,6 +14,7 @@ from rich import text as rich_text
 from rich.live import Live
 
 from benchmarker.api.errors import UserError
+from benchmarker.api.meter import Channel
 from benchmarker.cli.display.output import Output, View, console, output_options, print_json_line
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.types import Duration
@@ -21,16 +22,12 @@ from benchmarker.display.machine import HEADINGS, amount
 from benchmarker.display.result import Part, Text
 from benchmarker.formatting import clean, si
 from benchmarker.power import samplers
-from benchmarker.power.live import Sensor, sensors, take
+from benchmarker.power.live import Now, Sensor, sensors, take
+from benchmarker.power.sampler import MeterProbe
 from benchmarker.power.sampler_client import SamplerClient
+from benchmarker.power.samplers import Sampling
 from benchmarker.tables.table import NOTHING, Cell, Column, Filled, Table, cell_text, number
 from benchmarker.tables.terminal import lines
-
-if TYPE_CHECKING:
-    from benchmarker.api.meter import Channel
-    from benchmarker.power.live import Now
-    from benchmarker.power.sampler import MeterProbe
-    from benchmarker.power.samplers import Sampling
 
 APART_S = 0.5
 """Time between the two readings that turn an energy counter into a mean power."""

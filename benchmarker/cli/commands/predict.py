@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from benchmarker.api.case import Mode
 from benchmarker.api.errors import UserError
 from benchmarker.api.precision import PRECISIONS
 from benchmarker.api.program import is_program
@@ -28,14 +29,9 @@ from benchmarker.library.ladder import MeasuredLadder
 from benchmarker.machine.vendor_peaks import peak
 from benchmarker.records import ceilings
 from benchmarker.records.ceilings import Ceilings
-from benchmarker.roofline.prediction import predict
-from benchmarker.roofline.roofs import named_roof
+from benchmarker.roofline.prediction import Fit, Phase, Prediction, predict
+from benchmarker.roofline.roofs import Roof, Source, named_roof
 from benchmarker.tables.table import Cell, Column, Table, number
-
-if TYPE_CHECKING:
-    from benchmarker.api.case import Mode
-    from benchmarker.roofline.prediction import Fit, Phase, Prediction
-    from benchmarker.roofline.roofs import Roof, Source
 
 GB = 1e9
 _OF_WORK = (*WORK, "file", "source", "measure", "device", "memory_gb")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -13,13 +13,11 @@ from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.judging import judging_options, status_of, verdicts_of
 from benchmarker.cli.options.results import results_argument, tell_unread
 from benchmarker.cli.options.types import File
+from benchmarker.comparing.results import Comparison, GeometricMean
 from benchmarker.formatting import clean, si
 from benchmarker.library.reporting import output_path, report
 from benchmarker.page.plots import FORMATS
 from benchmarker.records import store
-
-if TYPE_CHECKING:
-    from benchmarker.comparing.results import Comparison, GeometricMean
 
 
 @click.command("report")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 import click
 from msgspec import structs
@@ -23,14 +23,10 @@ from benchmarker.hooks.cases import Cases
 from benchmarker.library.results import traces_among
 from benchmarker.page import plots
 from benchmarker.records import ceilings
-from benchmarker.roofline.model import BEYOND, Level, beyond, of_trace, rooflines
-from benchmarker.roofline.roofs import named_roof
+from benchmarker.roofline.model import BEYOND, Level, Roofline, RooflinePoint, beyond, of_trace, rooflines
+from benchmarker.roofline.roofs import Source, named_roof
 from benchmarker.tables.shortening import WIDEST, apart
 from benchmarker.tables.table import Cell, Column, Shown, Table, number
-
-if TYPE_CHECKING:
-    from benchmarker.roofline.model import Roofline, RooflinePoint
-    from benchmarker.roofline.roofs import Source
 
 DROPPED = ("predicted", "attainable", "intensity", "achieved")
 """Columns that a narrow terminal does not show, the least important first."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from pathlib import Path
+from typing import Any, TypeVar, get_args
 
 import click
 from click.core import ParameterSource
@@ -19,13 +20,9 @@ from benchmarker.cli.options.problem import ProblemCommand, problem_of, problems
 from benchmarker.cli.options.types import Choice, Integer, Several, all_of, complete_plugins
 from benchmarker.hooks import parameters, registry
 from benchmarker.library.measuring import description_of
+from benchmarker.planning.factors import Description
 from benchmarker.records.factors import setting
 from benchmarker.records.record import DesignKind
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from benchmarker.planning.factors import Description
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

@@ -6,11 +6,12 @@ import math
 import secrets
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
 from benchmarker.api.errors import UserError
+from benchmarker.api.problem import Problem
 from benchmarker.cli.display.loads import output_of
 from benchmarker.cli.display.output import Output, View, output_options, print_output
 from benchmarker.cli.display.progress import Line, progress_options, quiet
@@ -37,9 +38,6 @@ from benchmarker.serving.latency import figures_of
 from benchmarker.serving.search import bisect
 from benchmarker.serving.session import Session, named
 from benchmarker.version import __version__
-
-if TYPE_CHECKING:
-    from benchmarker.api.problem import Problem
 
 DRAWN = ("rate", "arrivals", "burst_size", "prompt_len", "new_tokens", "seconds", "seed", "rate_precision")
 """Options that a trace file replaces."""

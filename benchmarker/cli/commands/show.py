@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -20,15 +19,12 @@ from benchmarker.display.result import Part
 from benchmarker.files import atomic
 from benchmarker.formatting import clean, names_in
 from benchmarker.hooks.cases import Cases
-from benchmarker.hooks.metrics import load_metrics
+from benchmarker.hooks.metrics import Derive, load_metrics
 from benchmarker.library.results import conditions
 from benchmarker.records import sides, store
 from benchmarker.records.load import is_load
+from benchmarker.records.sides import Side
 from benchmarker.records.step_times import STEP_TIME
-
-if TYPE_CHECKING:
-    from benchmarker.hooks.metrics import Derive
-    from benchmarker.records.sides import Side
 
 
 @click.command("show")

@@ -5,23 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from benchmarker.api.errors import UserError
 from benchmarker.comparing.formatting import Terms, over_cases, sentence
+from benchmarker.comparing.matching import Match
+from benchmarker.comparing.results import Comparison, Family, GeometricMean
 from benchmarker.display.result import Part, Text
 from benchmarker.files import atomic
+from benchmarker.files.atomic import Fault
 from benchmarker.formatting import clean
 from benchmarker.procurement import junit
 from benchmarker.tables.formats import markdown, markdown_text
 from benchmarker.tables.table import Table
-
-if TYPE_CHECKING:
-    from benchmarker.comparing.matching import Match
-    from benchmarker.comparing.results import Comparison, Family, GeometricMean
-    from benchmarker.files.atomic import Fault
 
 GITHUB = "github"
 """The value of `--format` for GitHub Actions."""

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from benchmarker.cli.display.output import Output
 from benchmarker.display.result import Part, Text
 from benchmarker.formatting import part, rounded, si
+from benchmarker.records.load import Load
 from benchmarker.serving.doubts import doubts
 from benchmarker.serving.latency import LATENCIES, Figures, figures_of
 from benchmarker.serving.session import named
 from benchmarker.serving.words import NAMES, answer, described, failed, found_rate, interval, latency, overload
 from benchmarker.tables.table import Cell, Column, Shown, Table, number
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from benchmarker.records.load import Load
 
 MOST_MESSAGES = 3
 

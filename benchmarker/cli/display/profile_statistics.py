@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
 import click
 
@@ -17,10 +17,8 @@ from benchmarker.display.profiles import frame_table, overview, warnings
 from benchmarker.formatting import scale
 from benchmarker.library.profiles.statistics import Sort, Statistics
 from benchmarker.library.profiles.view import TOP
+from benchmarker.library.profiling import View as Name
 from benchmarker.tables.table import Column, Filled, Table
-
-if TYPE_CHECKING:
-    from benchmarker.library.profiling import View as Name
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _OF_A_CALL = ("mean", "median", "min", "max", "std")

@@ -5,31 +5,26 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict, deque
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
 import click
 import numpy as np
 from rich.live import Live
 from rich.text import Text
 
+from benchmarker.api.case import Case
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import console
 from benchmarker.display.drawings import marks_of, series
 from benchmarker.formatting import clean, duration_text, si
 from benchmarker.library.progress import outcome
+from benchmarker.records.record import Record
 from benchmarker.records.step_times import step_times
 from benchmarker.tables.shortening import shortened
-from benchmarker.worker.protocol import StageBegan, StageEnded, StepsDone
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from types import TracebackType
-
-    from benchmarker.api.case import Case
-    from benchmarker.records.record import Record
-    from benchmarker.worker.protocol import Event
-
+from benchmarker.worker.protocol import Event, StageBegan, StageEnded, StepsDone
 
 _F = TypeVar("_F", bound="Callable[..., Any]")
 

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from benchmarker.cli.display.progress import Progress
 from benchmarker.comparing.formatting import figure
 from benchmarker.comparing.judge import round_text
+from benchmarker.comparing.results import Comparison
 from benchmarker.display.drawings import interval
 from benchmarker.library.progress import outcome
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from benchmarker.comparing.results import Comparison
-    from benchmarker.records.record import Record
+from benchmarker.records.record import Record
 
 WIDTH = 80
 """Columns of a line in a pipe."""

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from benchmarker.api.errors import UserError
 from benchmarker.display.result import Part, Text
+from benchmarker.files.atomic import Fault
 from benchmarker.formatting import clean
+from benchmarker.hooks.cases import Cases
 from benchmarker.library.results import conditions
-
-if TYPE_CHECKING:
-    from benchmarker.files.atomic import Fault
-    from benchmarker.hooks.cases import Cases
 
 pool_option = click.option(
     "--pool", is_flag=True, help="Take the trials of all RESULTs together. [default: one side per folder]"

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 import click
 
 from benchmarker.cli.options.types import Choice
 from benchmarker.display.result import Part, Text
 from benchmarker.formatting import si
-from benchmarker.roofline.roofs import Source
-
-if TYPE_CHECKING:
-    from benchmarker.roofline.roofs import Roof
+from benchmarker.roofline.roofs import Roof, Source
 
 roof_option = click.option(
     "--roof",

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from benchmarker.api.errors import UserError
 from benchmarker.display.profiles import column_of, frame_table, notes_on
 from benchmarker.display.result import Part, Text
 from benchmarker.formatting import si
+from benchmarker.library.profiles.filters import Filters
 from benchmarker.library.profiles.view import Profiled
 from benchmarker.tables.table import Column, Table, number
-
-if TYPE_CHECKING:
-    from benchmarker.library.profiles.filters import Filters
-    from benchmarker.traces.formats.aten_cost import Causal
+from benchmarker.traces.formats.aten_cost import Causal
 
 _HEADINGS = {"before_ns": "before", "after_ns": "after", "difference_ns": "difference"}
 _DROPPED = ("before n", "after n", "phase", "category")

@@ -9,15 +9,12 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from benchmarker.api.errors import UserError
 from benchmarker.files import toml
 from benchmarker.hooks import registry
 from benchmarker.planning import plan_file
-
-if TYPE_CHECKING:
-    from benchmarker.planning.factors import Description
+from benchmarker.planning.factors import Description
 
 FOLDER = Path(__file__).parent
 

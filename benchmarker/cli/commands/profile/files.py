@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -16,14 +15,12 @@ from benchmarker.cli.options.results import result_argument
 from benchmarker.cli.options.types import File, Folder, output_option
 from benchmarker.display.result import Part, Text
 from benchmarker.formatting import clean, count, si
+from benchmarker.records.profile import Trace
 from benchmarker.tables.shortening import WIDEST, shortened
 from benchmarker.tables.table import Cell, Shown, Table, number
 from benchmarker.traces.annotated import write
-
-if TYPE_CHECKING:
-    from benchmarker.records.profile import Trace
-    from benchmarker.traces.formats.aten_cost import Causal
-    from benchmarker.traces.ingest import Ingested
+from benchmarker.traces.formats.aten_cost import Causal
+from benchmarker.traces.ingest import Ingested
 
 
 @click.command("import")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import click
 
@@ -18,9 +18,7 @@ from benchmarker.library.profiles.scopes import ScopesSort
 from benchmarker.library.profiles.statistics import KernelsBy, OpsBy
 from benchmarker.library.profiles.timeline import IdleBy, MemoryBy
 from benchmarker.library.profiles.view import TOP
-
-if TYPE_CHECKING:
-    from benchmarker.roofline.roofs import Source
+from benchmarker.roofline.roofs import Source
 
 
 @click.command("kernels")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import msgspec
@@ -15,21 +15,16 @@ from benchmarker.cli.options.results import pool_option, results_argument, tell_
 from benchmarker.cli.options.types import File, Share
 from benchmarker.display.result import Part, Text
 from benchmarker.files import atomic
+from benchmarker.files.atomic import Fault
 from benchmarker.formatting import clean, count, si
 from benchmarker.hooks.cases import Cases
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.procurement import completeness, junit, reference
-from benchmarker.procurement.accept import accept, together
+from benchmarker.procurement.accept import Acceptance, CaseOutcome, accept, together
 from benchmarker.procurement.reference import Tolerance
 from benchmarker.records import sides, store
+from benchmarker.records.record import Record
 from benchmarker.tables import terminal
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from benchmarker.files.atomic import Fault
-    from benchmarker.procurement.accept import Acceptance, CaseOutcome
-    from benchmarker.records.record import Record
 
 
 class _ToleranceType(Share):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -18,12 +18,8 @@ from benchmarker.display.result import Part
 from benchmarker.formatting import clean, count
 from benchmarker.planning import factors, suites
 from benchmarker.procurement import submission
+from benchmarker.procurement.submission import Submission
 from benchmarker.tables.table import Column, Table, number
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from benchmarker.procurement.submission import Submission
 
 
 @click.command("list")
