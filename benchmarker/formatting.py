@@ -1,7 +1,5 @@
 """Numbers with SI prefixes, durations (also from text), and text that neither a terminal nor a spreadsheet executes."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

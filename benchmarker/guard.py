@@ -6,8 +6,6 @@ ends, however it does, the guard ends all of it at once, even if a plugin holds 
 driver or is stopped. This takes Linux 5.3 or newer; elsewhere the module runs without a guard.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import os

@@ -5,8 +5,6 @@ standard input: then it ends all ranks, and what they started. The meters are th
 what they read: the first of its ranks marks the edges of the timed part among the readings.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import signal

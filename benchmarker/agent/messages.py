@@ -1,7 +1,5 @@
 """The messages between the parent and the agent of a node, each one line of JSON."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from benchmarker.api.case import Case

@@ -5,8 +5,6 @@ default and description are declared here alone; the option, its help and its ch
 a record follow from them.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct

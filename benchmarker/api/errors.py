@@ -1,7 +1,5 @@
 """Exceptions: errors that the user can fix, a failed trial, and the request to end."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 

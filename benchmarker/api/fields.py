@@ -1,7 +1,5 @@
 """Types of fields of stored structs, and the reasons why one may be null."""
 
-from __future__ import annotations
-
 import types
 from collections.abc import Iterator
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints

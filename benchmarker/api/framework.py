@@ -1,7 +1,5 @@
 """The interface of a framework: what it reports about itself, and its operations once it is open on a device."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext

@@ -1,7 +1,5 @@
 """Launchers: where programs are started other than by the user, such as a cluster's scheduler."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The interface of a meter: the series that it reads, and the reasons for missing readings."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Literal

@@ -1,7 +1,5 @@
 """A metric: a figure derived from a record, and where it is shown."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from msgspec import Struct

@@ -1,7 +1,5 @@
 """A program as a problem: a command line that is executed instead of steps."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple

@@ -9,8 +9,6 @@
 Packing the same run again yields the same bytes.
 """
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import os

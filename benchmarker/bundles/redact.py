@@ -3,8 +3,6 @@
 A pseudonym ends in the random part of the run's id. It means the same throughout a bundle, and nothing in another one.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The files of a run, in its folder or in a bundle: read one at a time, and checked against the plan."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Any copy of OpenSSH verifies them too (ssh-keygen(1), ALLOWED SIGNERS), in the namespace `benchmarker-bundle`.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

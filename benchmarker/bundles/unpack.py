@@ -5,8 +5,6 @@ against the schema and the plan. Only JSON files are parsed, and nothing is exec
 not at all.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import os

@@ -3,8 +3,6 @@
 `zipfile` alone accepts bytes before and after an archive, and reads any number of entries into memory.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 import struct

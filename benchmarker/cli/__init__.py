@@ -1,7 +1,5 @@
 """The command line interface: its entry point, and how each kind of error ends the program."""
 
-from __future__ import annotations
-
 import errno
 import io
 import os

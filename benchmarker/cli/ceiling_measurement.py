@@ -1,7 +1,5 @@
 """Measuring ceilings from a command: `ceilings` itself, and `--measure` of those that need them."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Mapping, Sequence

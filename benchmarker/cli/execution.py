@@ -1,7 +1,5 @@
 """Runs or previews a plan for a command: folder, progress, records, what was left out, and how long it takes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Groups of commands: a command's module is imported when it is called, and a near miss gets a suggestion."""
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

@@ -4,8 +4,6 @@ The format is that of man(7). A line of text must not begin with `.` or `'`, a b
 minus sign that can be copied, and `\[u2013]` a character beyond ASCII. Words are not hyphenated.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """What answers the requests of `serve-load`: a server at an endpoint, or an engine that a framework runs."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import Iterator, Mapping

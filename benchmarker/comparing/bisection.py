@@ -11,8 +11,6 @@ probability of at most α (Boole's inequality, which needs no independence). K i
 decide: good and bad, the halvings, and the named commit and its parent.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from typing import Literal

@@ -1,7 +1,5 @@
 """Find what makes a comparison doubtful: disturbed trials, unsteady blocks, and effects of order and time."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from statistics import median

@@ -1,7 +1,5 @@
 """Lines through the step times of cases that differ in a size alone, as `fit` and a machine's card show them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

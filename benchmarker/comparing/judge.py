@@ -1,7 +1,5 @@
 """Judge comparisons: the verdict on two configurations, its evidence and its notes; and whether a run may end by it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

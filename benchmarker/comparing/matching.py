@@ -1,7 +1,5 @@
 """Decide which configurations are compared with each other."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain

@@ -1,7 +1,5 @@
 """Notes on a comparison: caveats that a reader of its verdict must know, and how the suites of its sides differ."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np

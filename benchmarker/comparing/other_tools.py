@@ -4,8 +4,6 @@ One file is one run, and the results of asv are a folder of them. What these too
 what a verdict needs, so a series of them can only raise a suspicion.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

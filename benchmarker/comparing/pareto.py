@@ -1,7 +1,5 @@
 """Find the Pareto-optimal configurations."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median

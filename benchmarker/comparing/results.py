@@ -1,7 +1,5 @@
 """The results of a comparison: the terms and values that commands print and other programs read."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

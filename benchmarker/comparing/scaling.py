@@ -14,8 +14,6 @@ Where the records have a local phase, the efficiency is split into factors of on
     communication  the slowest device over the step of all
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace

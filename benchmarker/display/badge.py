@@ -1,7 +1,5 @@
 """A badge for a README: one figure of one case as an SVG file that needs no network."""
 
-from __future__ import annotations
-
 from statistics import median
 from xml.sax.saxutils import escape, quoteattr
 

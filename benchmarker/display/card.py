@@ -1,7 +1,5 @@
 """The card of a machine as tables that fit 80 columns."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 

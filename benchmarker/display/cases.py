@@ -1,7 +1,5 @@
 """The cases of a table: what they share as a sentence, what tells them apart as columns."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Comparisons as text."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from benchmarker.comparing.formatting import (

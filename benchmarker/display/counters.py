@@ -1,7 +1,5 @@
 """Event counters as text: what they counted in a trial, and what a run did not count."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from benchmarker.formatting import si

@@ -3,8 +3,6 @@
 They are made of block elements, or of ASCII where a stream cannot encode these.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass

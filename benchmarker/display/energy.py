@@ -1,7 +1,5 @@
 """Power, energy and device state of a record, as rows of (name, value)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from benchmarker.display.machine import HEADINGS, amount

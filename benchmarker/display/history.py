@@ -1,7 +1,5 @@
 """Series along time as text: a table with a row for each case, and its changes in sentences."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from benchmarker.comparing.history import Confirmation, Series, Suspicion

@@ -1,7 +1,5 @@
 """A ladder as tables: what a step loses where, and the rungs of each of its pieces."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from benchmarker.comparing.scaling_results import shown

@@ -1,7 +1,5 @@
 """The machine as rows of a table, and readings of its sensors with units."""
 
-from __future__ import annotations
-
 import msgspec
 
 from benchmarker.formatting import si

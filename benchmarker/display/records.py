@@ -1,7 +1,5 @@
 """Records as tables."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median

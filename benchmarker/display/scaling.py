@@ -1,7 +1,5 @@
 """Scaling as tables."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from benchmarker.comparing.scaling_results import Devices, Scalings, Series, sentence, shared_notes, shown

@@ -1,7 +1,5 @@
 """Scores as text."""
 
-from __future__ import annotations
-
 import string
 from collections.abc import Iterator, Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """Predictions of a step under two roofs as tables: beside what was measured, and where the rest of the time is."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from benchmarker.comparing.scaling_results import Ratio, shown

@@ -1,7 +1,5 @@
 """Write files atomically, and read them back with every fault reported."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Callable, Iterator

@@ -3,8 +3,6 @@
 A lock ends with its process, even if that is killed.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """Installed packages that are to be found before all others."""
 
-from __future__ import annotations
-
 import site
 import sys
 

@@ -1,7 +1,5 @@
 """Read files that a user or somebody's folder names: regular ones only, as a device or a pipe may never end."""
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

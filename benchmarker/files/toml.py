@@ -1,7 +1,5 @@
 """TOML files written by users, and the conversion of their values; errors name the file and the key."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

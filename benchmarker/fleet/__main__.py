@@ -6,8 +6,6 @@ first line of its standard input is the plan; then each line is a turn, in which
 line. When its input ends, so does it.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """A fleet in one sentence, its cells in words, and what makes one doubt it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 

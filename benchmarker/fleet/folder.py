@@ -8,8 +8,6 @@ results/<id>/<node>/<run id>/       a run of the node, one for each stage; as an
 results/<id>/<node>+<node>/         the same of a link between two nodes
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal

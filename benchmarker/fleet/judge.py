@@ -1,7 +1,5 @@
 """Judge a fleet: which cells are named, and on what evidence (benchmarker/stats/outliers.py)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Every process makes its first trial in its turn, group by group, then its second
 minutes, and a drift of the whole fleet cancels. What a process could wait for without end, its parent gives up.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

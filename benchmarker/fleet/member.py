@@ -3,8 +3,6 @@
 The node ends its part when its standard input ends: that is when the parent ends, or is interrupted.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

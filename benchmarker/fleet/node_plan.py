@@ -1,7 +1,5 @@
 """What a node of a fleet measures, and what a link: the cases that all share, on the devices that this node has."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from contextlib import suppress

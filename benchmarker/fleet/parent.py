@@ -1,7 +1,5 @@
 """The parent of a fleet: it starts a stage on all nodes with one command of the launcher, and watches their states."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

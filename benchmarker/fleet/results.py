@@ -1,7 +1,5 @@
 """The results of a fleet: the terms and values that commands print and other programs read."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Run a fleet: its nodes, the first stage on all of them, and the second on the suspects and controls."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The numbers of a fleet, or of its links: levels of units and cases, suspects, controls, and tests."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

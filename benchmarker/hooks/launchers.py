@@ -1,7 +1,5 @@
 """Launchers, from the registered `launcher.*` plugins."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 

@@ -4,8 +4,6 @@ A problem gives its cases a title. A table appends the other factors in which it
 is printed once, above it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache

@@ -3,8 +3,6 @@
 A type and its `Meta` give the option, its help and its range, and convert what a user wrote, as an option or as a key.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import math

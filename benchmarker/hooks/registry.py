@@ -1,7 +1,5 @@
 """The registry of plugins by address; it loads only the requested ones."""
 
-from __future__ import annotations
-
 import ast
 import difflib
 import importlib

@@ -3,8 +3,6 @@
 A condition is NAME=VALUE[,VALUE...] of a factor, or SQL over the columns of `trials`: `problem = 'gpt2' AND m > 64`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

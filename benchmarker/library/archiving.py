@@ -1,7 +1,5 @@
 """Add runs to an archive: their records, plans and ceilings, from folders, bundles and other archives."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Find the commit since which a case is slower or faster: commits measured in turns with the good one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace

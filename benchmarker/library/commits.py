@@ -1,7 +1,5 @@
 """Commits of a git repository, each in a worktree of its own and built once; the user's checkout is never touched."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shlex

@@ -1,7 +1,5 @@
 """Load records as pandas data frames for further analysis."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Functions that are given as values, measured in this process: as a worker measures a file, by the same code."""
 
-from __future__ import annotations
-
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """`ladder`: from a problem to the rungs that its step stands on."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress

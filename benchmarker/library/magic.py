@@ -1,7 +1,5 @@
 """The cell magic `%%measure` of IPython, which `%load_ext benchmarker` defines. IPython itself is not imported."""
 
-from __future__ import annotations
-
 import ast
 import shlex
 from collections.abc import Iterator, Mapping

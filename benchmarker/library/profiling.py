@@ -1,7 +1,5 @@
 """`profile`: where the time and the memory of profiled steps go."""
 
-from __future__ import annotations
-
 from os import PathLike
 from typing import Any, Literal, get_type_hints
 

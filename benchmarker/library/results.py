@@ -1,7 +1,5 @@
 """What functions of stored results share: their paths, and what is said of files that cannot be read."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterable, Sequence
 from os import PathLike

@@ -1,7 +1,5 @@
 """Interference counters: what the operating system counted while a trial's blocks were timed."""
 
-from __future__ import annotations
-
 import os
 import resource
 import time

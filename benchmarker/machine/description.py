@@ -1,7 +1,5 @@
 """The description of the machine and of its software, and the conditions that make timings on it noisy."""
 
-from __future__ import annotations
-
 import os
 import platform
 import socket

@@ -1,7 +1,5 @@
 """GPUs as reported by the vendor's own tool, for choosing one and for describing the machine."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Mapping

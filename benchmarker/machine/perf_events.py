@@ -11,8 +11,6 @@ is scaled by the time that it was counted. Events form no groups, which would ta
 group begins to count all but its first event up to 12 ms late (Linux 6.18).
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os

@@ -1,7 +1,5 @@
 """Peak performance as published by vendors, from `vendor_peaks.toml`, which names the source of each figure."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Collection, Mapping

@@ -1,7 +1,5 @@
 """Turn tables of settings into the cases of a plan; the frameworks are asked what they support here."""
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import math

@@ -6,8 +6,6 @@ devices and drivers, and the environment variables that the framework names. A f
 cannot be written, only means that the framework is asked.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import os

@@ -1,7 +1,5 @@
 """Turn requests into the cases that will run; everything that is not supported is refused here."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ fresh processes, and only the median of these trials is the ceiling. A quick sur
 one process for each framework, and takes the best.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product, zip_longest

@@ -1,7 +1,5 @@
 """The trials that a machine's card consists of: launches, copies between host and device, loads from each cache."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any

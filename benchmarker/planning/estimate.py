@@ -1,7 +1,5 @@
 """How long a plan should take, from earlier records or probes of its cases; refined as the plan runs."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

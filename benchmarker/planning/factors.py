@@ -4,8 +4,6 @@ A description has base settings and factors. Each axis is a factor, each zip is 
 are one factor. The settings are all combinations of the factors, each added to the base.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product

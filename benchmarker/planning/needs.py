@@ -1,7 +1,5 @@
 """What a step of a case needs, by the formulas of its problem: parameters, work, and memory."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A plan file: TOML that describes an experiment (docs/plans.md)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any

@@ -5,8 +5,6 @@ Standard input is a socket to the parent. It carries the request and the answers
 the process. Samples go to standard output, a file created by the parent. Output of libraries goes to standard error.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import selectors

@@ -1,7 +1,5 @@
 """The worker's side of the samplers: request readings at the edges of the timed part."""
 
-from __future__ import annotations
-
 import os
 import socket
 import time

@@ -1,7 +1,5 @@
 """One sensor's energy over the timed window: preferably from its counter, and in addition from its polled powers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any

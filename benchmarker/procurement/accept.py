@@ -1,7 +1,5 @@
 """Acceptance test: check measured cases against the bounds of a reference."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

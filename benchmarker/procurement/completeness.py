@@ -1,7 +1,5 @@
 """Find trials that were planned but have no record, because their run was interrupted."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@
 PUE is the energy of a data centre divided by that of its IT equipment (ISO/IEC 30134-2).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median

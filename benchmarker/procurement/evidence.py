@@ -3,8 +3,6 @@
 What follows from the case of a record is recomputed: the formulas of its problem need no framework.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict

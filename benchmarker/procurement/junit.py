@@ -1,7 +1,5 @@
 """Write JUnit XML for continuous integration: a suite of cases that passed, failed, had an error or were skipped."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 One is drafted from records that are known to be good.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

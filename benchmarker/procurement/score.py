@@ -1,7 +1,5 @@
 """Scores: sides summarised over all cases, by metric, with a check that nothing requested is missing, and ranked."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence

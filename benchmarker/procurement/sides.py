@@ -3,8 +3,6 @@
 Sides that one machine measured can be measured in turns; `advice` has the command.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ What a run is checked against is its suite: the one that its receiver names, or 
 benchmarker. docs/procurement.md states what a bidder may change.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Weights of cases in a score (docs/procurement.md)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

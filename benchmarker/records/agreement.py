@@ -1,7 +1,5 @@
 """What the records of a run must agree in: when trials ran, what each tells of its speed, that no block is copied."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence

@@ -9,8 +9,6 @@ changed. When small parts are merged, a hidden file first says which parts the m
 it is there, and they do no longer.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

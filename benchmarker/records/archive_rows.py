@@ -1,7 +1,5 @@
 """The rows of an archive: what is in the columns of a trial, and how records are read back."""
 
-from __future__ import annotations
-
 import hashlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

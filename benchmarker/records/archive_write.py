@@ -1,7 +1,5 @@
 """Add rows to an archive: one writer at a time, each part atomically, and nothing twice."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress

@@ -3,8 +3,6 @@
 They are stored in the user's cache, one file per device, and in the folder of the run that measured them.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Iterable, Sequence

@@ -5,8 +5,6 @@ Each check follows from how a trial is measured (worker/timing.py, worker/__main
 the tool may change, and a trial that was measured passes them all, also one on a busy machine.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """The parts of a record about power, energy and the state of the devices."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct

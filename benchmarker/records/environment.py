@@ -1,7 +1,5 @@
 """The environment of a trial: what was found rather than requested."""
 
-from __future__ import annotations
-
 from benchmarker.records.factors import Value
 from benchmarker.records.record import Record
 

@@ -3,8 +3,6 @@
 A selection is written in TOML as `match = {problem = "gpt2", seq_len = 128}`, on the command line as `seq_len=128`.
 """
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """What a run that was submitted to a launcher has beside its records: the job, and each start of it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal

@@ -5,8 +5,6 @@ results/<run id>/load.json
 Figures such as TTFT are derived from it when shown (`serving/latency.py`).
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Literal
 

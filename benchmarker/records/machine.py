@@ -1,7 +1,5 @@
 """Where a trial ran: its machine, its device, and the software, the user's own file among it."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from msgspec import Struct

@@ -1,7 +1,5 @@
 """The parts of a record that summarise a trace; times are in ns, and are busy time unless stated otherwise."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from msgspec import Struct

@@ -1,7 +1,5 @@
 """Read a record, and say so if a newer version of Benchmarker made it."""
 
-from __future__ import annotations
-
 import msgspec
 from msgspec import Struct
 

@@ -3,8 +3,6 @@
 A single folder is one side without a name, however many runs it contains.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Sequence

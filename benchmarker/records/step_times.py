@@ -1,7 +1,5 @@
 """Step times of a record: of its timed blocks, and those of its local phase, with and without communication."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, geometric_mean, median

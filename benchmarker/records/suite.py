@@ -4,8 +4,6 @@ Two results of one suite are comparable if its SHA-256 is the same: it covers ev
 measured, and nothing that belongs to one machine or one run.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence

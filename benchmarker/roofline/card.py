@@ -4,8 +4,6 @@ The diagnostics are trials of the problems `launch`, `transfer` and `latency` (d
 median over trials, with its 95% interval from six trials on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 

@@ -1,7 +1,5 @@
 """How close work came to the roof of its device: a step, its phases and scopes, and kernels."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from statistics import fmean, median

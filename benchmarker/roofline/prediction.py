@@ -4,8 +4,6 @@ The parts of a step run one after the other, each at the roof: T = Σ max(FLOPs 
 which reads each weight and input once and writes each result once, the least time is the same formula without the sum.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from bisect import bisect_left
 from typing import Any

@@ -6,8 +6,6 @@ peak π (FLOP/s) and the bandwidth β (bytes/s) it attains at most min(π, β·I
 visual performance model for multicore architectures", CACM 52(4), 2009.)
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 

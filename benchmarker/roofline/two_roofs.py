@@ -7,8 +7,6 @@ The first divided by the measured time says what the framework loses against the
 loses in the framework. The share is the Hodges-Lehmann ratio over rounds, with its interval, as in a ladder.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Literal

@@ -5,8 +5,6 @@ which tries a few sizes one after the other. What it gives up: no size is measur
 preheated, and what one size leaves behind, such as memory of the allocator, is there for the next.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Sequence

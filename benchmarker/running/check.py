@@ -1,7 +1,5 @@
 """The parent's side of `check`: each framework's modes against the reference, and their losses against each other."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

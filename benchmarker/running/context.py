@@ -1,7 +1,5 @@
 """What all trials of a run share: made once, and passed from the run to its trials and profiles."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The state of submitted runs: what the launcher says of the job, and what is in the folder of the run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

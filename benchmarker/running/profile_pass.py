@@ -4,8 +4,6 @@ It does not affect the timing: the trial has ended, and its record is complete e
 pass is a reason in that record, not a failure of the trial.
 """
 
-from __future__ import annotations
-
 import gzip
 import tempfile
 import time

@@ -1,7 +1,5 @@
 """The record of a trial, built from its worker's events."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median

@@ -1,7 +1,5 @@
 """Running a plan: one process after the other; the records of each are stored before the next begins."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Settings of a site, for what is submitted to a launcher: one TOML file (docs/clusters.md)."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

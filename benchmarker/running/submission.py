@@ -1,7 +1,5 @@
 """Submission of a plan to a launcher: the script, and what its job does when it starts, perhaps more than once."""
 
-from __future__ import annotations
-
 import shlex
 import shutil
 import socket

@@ -1,7 +1,5 @@
 """The parent's side of a trial: start a fresh worker, listen until it ends, and make its record."""
 
-from __future__ import annotations
-
 import signal
 import time
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 All is planned before the first request is sent, so nothing that a server does can change it.
 """
 
-from __future__ import annotations
-
 import csv
 import math
 from dataclasses import dataclass

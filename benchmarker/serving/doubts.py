@@ -1,7 +1,5 @@
 """What would make one doubt the figures of a load, in sentences with their remedies."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from urllib.parse import urlsplit
 

@@ -1,7 +1,5 @@
 """A framework's engine as a server: a worker that serves a case, and answers over its pipes."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import math

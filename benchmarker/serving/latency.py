@@ -9,8 +9,6 @@ goodput     requests per second that meet the whole SLO
 A request that failed counts as slower than all others, so a server gains nothing by refusing.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The highest rate that holds an SLO, by bisection."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A load in the making: its steps are stored as they end, and also if they are interrupted."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A load in words: what was sent where, and what its figures say."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence

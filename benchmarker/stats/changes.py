@@ -16,8 +16,6 @@ An alarm depends on the points up to its look only, so a look at the newest poin
 often somebody looks changes nothing.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

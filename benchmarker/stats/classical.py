@@ -1,7 +1,5 @@
 """Classical statistics: descriptions of values, and tests that assume independent values."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -4,8 +4,6 @@ After Hockney, "The communication challenge for MPP", Parallel Computing 20(3), 
 large sizes would otherwise decide alone.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Confidence intervals of the median."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Sequence

@@ -16,8 +16,6 @@ Separate data for screening and for confirmation: Cox, A note on data-splitting 
 levels, Biometrika 62 (1975).
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Collection, Sequence

@@ -11,8 +11,6 @@ quantiles from those of shares: Woodruff, J. Am. Stat. Assoc. 47 (1952). Effecti
 correction by Student's t: Korn & Graubard, Survey Methodology 24 (1998).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -13,8 +13,6 @@ as unlikely as without ties.
 Source: Hollander, Wolfe & Chicken, Nonparametric Statistical Methods, 3rd edition (2014), sections 3.1-3.3, 4.1-4.3.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from dataclasses import dataclass

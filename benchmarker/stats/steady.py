@@ -1,7 +1,5 @@
 """Check whether a trial's timed blocks are steady, still warming up, or change level."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Verdicts from shifts: a difference, one too small to matter, or undecided; and when to look at one."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

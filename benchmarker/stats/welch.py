@@ -1,7 +1,5 @@
 """The difference of the means of two independent groups of few values, by Student's t distribution."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What stands in a cell: the median over trials, or why there is none; what the verdicts on cells are."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median

@@ -1,7 +1,5 @@
 """Tables as Markdown, LaTeX, HTML and CSV; names from records are escaped in each."""
 
-from __future__ import annotations
-
 import csv
 import io
 import math

@@ -1,7 +1,5 @@
 """Cases as the cells of a table: by the values of some factors in rows and of others in columns."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

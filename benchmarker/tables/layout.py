@@ -1,7 +1,5 @@
 """Lay out the cells of a grid as a table: headings with units, and values with the digits that matter."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

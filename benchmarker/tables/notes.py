@@ -1,7 +1,5 @@
 """Notes under a table: what its numbers are, what bold means, and what makes some cells doubtful."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 
 from benchmarker.api.case import Case

@@ -3,8 +3,6 @@
 A column that stands here is in what `show` and `run` print and in the report.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Protocol

@@ -1,7 +1,5 @@
 """Texts that are too long: shortened in the middle, or those of kernels where they agree, not where they differ."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence

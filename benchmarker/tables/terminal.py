@@ -4,8 +4,6 @@ If a table is too wide, its headings wrap. If that is not enough, the least impo
 texts wrap or are shortened.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import sys

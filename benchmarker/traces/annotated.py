@@ -10,8 +10,6 @@ Perfetto's JSON reader has limitations that determine the form of the file:
   Control characters and backslashes are therefore replaced by characters that look like them.
 """
 
-from __future__ import annotations
-
 import gzip
 import heapq
 from bisect import bisect_left, insort

@@ -14,8 +14,6 @@ of the step, or the end of the path of the step before if that is later:
 - The path ends where it reaches work of an earlier step.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby

@@ -37,8 +37,6 @@ source          file and line
 "None" is -1 in integer columns, NaN in float columns and the empty text in text columns; in Parquet it is null.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

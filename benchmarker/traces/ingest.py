@@ -1,7 +1,5 @@
 """Read a trace file into an event table."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -3,8 +3,6 @@
 The summary of an event table is in the metadata of its file.
 """
 
-from __future__ import annotations
-
 import io
 from collections import Counter
 from collections.abc import Sequence

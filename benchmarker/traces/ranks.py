@@ -6,8 +6,6 @@ rank is waiting. The devices of one trace share a clock: a rank waits from its o
 profiler itself states of waiting comes first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median

@@ -5,8 +5,6 @@ The first engine of Perfetto that is available is used: the requested program; `
 allowed.
 """
 
-from __future__ import annotations
-
 import http.client
 import platform
 import shutil

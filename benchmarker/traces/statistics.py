@@ -1,7 +1,5 @@
 """Statistics of event tables: by any text column such as name or scope, of matrix products, memory, and two traces."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """The summary of a trace: how its time is divided among devices and scopes, what is missing, and what was left out."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import reduce
 

@@ -1,7 +1,5 @@
 """One trace of all ranks of a process group: its event table holds the devices of all, on the clock that they share."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -18,8 +18,6 @@ is `host` and `sync` here, and its `other` is the rest but `kernel_wait`. Here l
 work, and the queue's median is over time, not over changes.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ It reads one task from standard input and writes events to the standard output t
 that a library prints goes to standard error instead. The worker ends when its parent does.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

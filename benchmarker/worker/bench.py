@@ -1,7 +1,5 @@
 """A case that is ready to be built at any size: its plugins are loaded and its framework is opened."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection
 from contextlib import AbstractContextManager, nullcontext

@@ -4,8 +4,6 @@ Whoever connects to rank 0 shows the token, and its number. All that connect are
 deadline, so that strangers delay nobody.
 """
 
-from __future__ import annotations
-
 import secrets
 import selectors
 import socket

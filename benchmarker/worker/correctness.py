@@ -1,7 +1,5 @@
 """Check a workload's outputs against the problem's float64 reference."""
 
-from __future__ import annotations
-
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -3,8 +3,6 @@
 If the parent ends, so does the worker.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import os
 import sys

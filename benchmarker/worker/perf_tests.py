@@ -6,8 +6,6 @@ What the test has made by then, such as fixtures and closures, is there while it
                                                check, build, compile, preheat, timed, verify
 """
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 import os

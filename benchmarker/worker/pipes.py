@@ -1,7 +1,5 @@
 """Processes with pipes: listen to several of them at once, until they end."""
 
-from __future__ import annotations
-
 import math
 import os
 import selectors

@@ -11,8 +11,6 @@ without end. A process that computes a case alone is rank 0 of a group that has 
 The ranks talk through sockets of their own, not through the framework: what is measured carries no messages.
 """
 
-from __future__ import annotations
-
 import resource
 import sys
 import time

@@ -7,8 +7,6 @@ A block is `k` steps between two synchronisations; only the steps are between it
 is reported between blocks.
 """
 
-from __future__ import annotations
-
 import gc
 import math
 import random

@@ -1,7 +1,5 @@
 """The worker's side of a trial: its stages, and what is sent to the parent in each of them."""
 
-from __future__ import annotations
-
 import gc
 import random
 import time

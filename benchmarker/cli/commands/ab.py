@@ -1,7 +1,5 @@
 """`benchmarker ab`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from itertools import chain

@@ -1,7 +1,5 @@
 """The group `archive`: adds runs to an archive."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """`benchmarker bisect`."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

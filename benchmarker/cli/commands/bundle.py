@@ -1,7 +1,5 @@
 """The group `bundle`: packs a run for hand-in, and verifies or unpacks it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`benchmarker check`."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product

@@ -1,7 +1,5 @@
 """`benchmarker compare`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path

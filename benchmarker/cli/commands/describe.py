@@ -1,7 +1,5 @@
 """`benchmarker describe`."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from collections.abc import Iterator, Mapping

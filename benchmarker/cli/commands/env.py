@@ -1,7 +1,5 @@
 """`benchmarker env`."""
 
-from __future__ import annotations
-
 import click
 
 from benchmarker.cli.display.output import Output, output_options

@@ -1,7 +1,5 @@
 """`benchmarker fit`."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`benchmarker history`."""
 
-from __future__ import annotations
-
 import signal
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`benchmarker submit` and `benchmarker jobs`: a plan as a job of a cluster, and what became of it."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 from itertools import chain

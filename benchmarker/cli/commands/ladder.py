@@ -1,7 +1,5 @@
 """`benchmarker ladder`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

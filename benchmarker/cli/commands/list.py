@@ -1,7 +1,5 @@
 """`benchmarker list`."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The group `nodes`: measures all nodes of an allocation, and shows the outliers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Plan files: `benchmarker new`, `benchmarker plan show` and `benchmarker plan run`."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`benchmarker predict`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from math import ceil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`benchmarker query`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """`benchmarker roofline`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args

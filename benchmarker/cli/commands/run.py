@@ -1,7 +1,5 @@
 """`benchmarker run` and `benchmarker sweep`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from pathlib import Path

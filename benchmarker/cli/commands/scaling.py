@@ -1,7 +1,5 @@
 """`benchmarker scaling`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """`benchmarker serve-load`."""
 
-from __future__ import annotations
-
 import math
 import secrets
 from functools import partial

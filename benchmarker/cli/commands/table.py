@@ -1,7 +1,5 @@
 """`benchmarker table`."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

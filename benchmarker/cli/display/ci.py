@@ -1,7 +1,5 @@
 """Verdicts for continuous integration: the job summary and annotations of GitHub Actions, and JUnit XML."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A load as tables: percentiles of one rate, or a line for each of several, and what would make one doubt them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """What a command returns, and the one place that prints it: text for people, JSON, or tables in other formats."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import os

@@ -1,7 +1,5 @@
 """Statistics of a profile, a line for each kernel or op: their options, and their form for print."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path

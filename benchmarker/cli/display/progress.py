@@ -1,7 +1,5 @@
 """Progress of a run: a live line on a terminal, plain lines in a pipe; always on standard error, more or less of it."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import defaultdict, deque

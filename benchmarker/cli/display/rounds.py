@@ -1,7 +1,5 @@
 """Progress of `ab`: a line for each round, in which one sees the interval of the ratio close in."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Options that define what is measured or checked; those of every case follow from the types in `api/case.py`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from functools import wraps
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """Options that define what is compared and how it is judged."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from typing import get_args
 

@@ -1,7 +1,5 @@
 """The problem named by `--problem`: its own options, what was asked of it, and the frameworks that implement it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from itertools import pairwise

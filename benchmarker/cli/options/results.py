@@ -1,7 +1,5 @@
 """RESULTs of commands that take records or traces."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The roof of a device: the option that chooses it, and its line."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import get_args
 

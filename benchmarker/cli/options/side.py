@@ -1,7 +1,5 @@
 """One side of a comparison as options of `run`."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Sequence
 from typing import Any

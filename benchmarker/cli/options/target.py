@@ -1,7 +1,5 @@
 """What a user names instead of a problem, such as `softmax.py:fused` or `-- ./stream 100`, as options of a command."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Collection, Sequence
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Types of options, and what a shell completes for those that take a name; completing imports no framework."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable, Collection, Iterable, Sequence

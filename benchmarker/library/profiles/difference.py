@@ -1,7 +1,5 @@
 """Two profiles side by side."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path

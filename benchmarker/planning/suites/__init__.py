@@ -4,8 +4,6 @@ Each is a plan file (docs/plans.md) in this folder; `index.toml` states its purp
 weights for a score, in the folder `weights`.
 """
 
-from __future__ import annotations
-
 import difflib
 from dataclasses import dataclass
 from pathlib import Path

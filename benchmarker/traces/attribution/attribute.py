@@ -5,8 +5,6 @@ launched it, and a transfer of gloo those of the call that asked for it. A row o
 its forward op. If the file contains the program, as JAX's files do, the scopes are those of the instruction itself.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection
 from dataclasses import dataclass

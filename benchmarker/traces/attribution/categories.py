@@ -1,7 +1,5 @@
 """The category of a kernel or op (gemm, attention, communication, ...) and the rule that matched, from a data file."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Mapping, Sequence

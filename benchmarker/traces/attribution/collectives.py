@@ -14,8 +14,6 @@ A collective of XLA on a CPU is a series of meetings (`Rendezvous`) of the threa
 them has come, the others are in `Wait: pending_threads=...`. Everything else in a collective is exchange.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

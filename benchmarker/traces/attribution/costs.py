@@ -1,7 +1,5 @@
 """Assign FLOPs and bytes to the innermost row that does the work: each is counted once, and none that is impossible."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 import numpy as np

@@ -5,8 +5,6 @@ launched, its kernels name that launch only. CUPTI numbers the nodes as they are
 "graph node id" (libkineto/src/CudaMetadataFields.h).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -8,8 +8,6 @@ another marker late, after everything that depends on the op has run: such an op
 first instruction that uses its result began, or when its step ended.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """FLOPs and minimum bytes of PyTorch's ops, from the shapes and types that its profiler records."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

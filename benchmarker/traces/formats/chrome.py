@@ -3,8 +3,6 @@
 The format: "Trace Event Format", Google, 2016. The categories in PyTorch: libkineto's output_json.cpp.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ The fields of a collective of PyTorch: libkineto's output_json.cpp. Only c10d's 
 older versions none. Each backend writes an annotation, such as `nccl:all_reduce`, with the shapes of its inputs.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from math import prod

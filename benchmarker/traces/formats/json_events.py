@@ -5,8 +5,6 @@ are closed only at the end of an event, so a piece that decodes is complete. If 
 damaged or has many others in its arguments, the events are read one by one.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence

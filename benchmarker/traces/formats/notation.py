@@ -5,8 +5,6 @@ in a batch of any number. `grid=132,1,1 block=384,1,1 registers=168 shared=23142
 registers of a thread, shared memory of a block in bytes, and the profiler's estimate of the occupancy.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple

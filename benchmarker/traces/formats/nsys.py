@@ -5,8 +5,6 @@ of the process in bits 24 to 47 and that of the thread in bits 0 to 23. PyTorch'
 such as `aten::mm, op_id = 5, seq = 3`.
 """
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

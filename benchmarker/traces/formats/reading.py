@@ -1,7 +1,5 @@
 """What the readers of trace files share: bytes of files, tables of databases, and the rows that they make of them."""
 
-from __future__ import annotations
-
 import re
 import sqlite3
 import zlib

@@ -4,8 +4,6 @@ Tables and columns: rocprofiler-sdk's share/rocpd schema (version 3), whose tabl
 call and the kernel that it dispatched have the same `stack_id`. Fields of the files: "Using rocprofv3", AMD.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

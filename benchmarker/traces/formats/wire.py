@@ -5,8 +5,6 @@ documentation of Protocol Buffers. `fields` iterates over one message; `columns`
 parallel.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

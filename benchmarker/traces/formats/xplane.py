@@ -3,8 +3,6 @@
 Field numbers are those of tsl/profiler/protobuf/xplane.proto.
 """
 
-from __future__ import annotations
-
 import re
 from array import array
 from collections import Counter

@@ -1,7 +1,5 @@
 """`benchmarker profile import` and `profile export`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

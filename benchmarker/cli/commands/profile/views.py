@@ -1,7 +1,5 @@
 """The commands that show a view of profiles: `benchmarker profile kernels` and the others."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, get_args
 

@@ -1,7 +1,5 @@
 """`benchmarker suite score`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """`benchmarker suite list`, `suite run` and `suite check`: suites, and whether all of one was run as it should be."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
