@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 
 def clean(text: str) -> str:
@@ -26,7 +26,15 @@ def error_line(error: BaseException, place: str = "") -> str:
 
 def shortened(text: str, most: int) -> str:
     """Return the text, shortened in the middle to this many characters."""
-    return text if len(text) <= most else f"{text[: most // 2]}…{text[-(most // 2) + 1 :]}"
+    return text if len(text) <= most else f"{text[: most // 2]}…{text[len(text) - (most - 1) // 2 :]}"
+
+
+def nearest(name: str, known: Collection[str], most: int = 3) -> str:
+    """Return what a user may have meant by a name, for the end of an error: the nearest of those known, or all."""
+    import difflib
+
+    near = difflib.get_close_matches(name, known, n=most)
+    return f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(known) or 'none'}"
 
 
 _FORMULA = re.compile(r"\s*[=+\-@]|[\t\r]")
@@ -73,15 +81,15 @@ def scale(value: float, unit: str) -> tuple[float, str]:
     return 10.0**exponent, _PREFIXES[exponent] + unit
 
 
-def with_interval(value: float, low: float | None, high: float | None, unit: str, digits: int = 3) -> str:
+def with_interval(value: float, low: float | None, high: float | None, unit: str) -> str:
     """Format a value with the ends of its interval in the same unit: `10 [9.8, 11] µs`; without one, the value."""
     size, prefixed = scale(value, unit)
     ends = (
         ""
         if low is None and high is None
-        else ", ".join("?" if end is None else rounded(end / size, digits) for end in (low, high))
+        else ", ".join("?" if end is None else rounded(end / size, 3) for end in (low, high))
     )
-    return f"{rounded(value / size, digits)}{f' [{ends}]' if ends else ''} {prefixed}".rstrip()
+    return f"{rounded(value / size, 3)}{f' [{ends}]' if ends else ''} {prefixed}".rstrip()
 
 
 def decimals(half: float) -> int:

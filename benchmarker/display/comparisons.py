@@ -21,9 +21,9 @@ from benchmarker.comparing.formatting import (
 from benchmarker.comparing.profiled_parts import AXES
 from benchmarker.comparing.results import METHODS, Classical, Comparison, Family, GeometricMean
 from benchmarker.display.result import Part, Text
-from benchmarker.formatting import si, some
+from benchmarker.formatting import shortened, si, some
 from benchmarker.records.factors import label, text
-from benchmarker.tables.shortening import WIDEST, shortened
+from benchmarker.tables.shortening import WIDEST
 from benchmarker.tables.table import NOTHING, P_VALUE, Cell, Column, Filled, Shown, Table, interval, number
 
 COLOURS = {"faster": "green", "better": "green", "slower": "red", "worse": "red", "undecided": "yellow", "same": ""}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Collection, ItemsView, Iterable, Iterator, Mapping, Sequence
 from numbers import Real
@@ -13,6 +12,7 @@ from msgspec import structs
 
 from benchmarker.api.errors import UserError
 from benchmarker.api.metric import Metric
+from benchmarker.formatting import nearest
 from benchmarker.hooks import registry
 from benchmarker.records import ceilings
 from benchmarker.records.ceilings import Ceilings
@@ -55,9 +55,8 @@ def refuse_unknown(
     for name in names:
         if name not in also and not any(name in derive(record) for record in records):
             known = list(dict.fromkeys([*also, *(each for record in records for each in derive(record))]))
-            near = difflib.get_close_matches(name, known, n=3)
-            hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(known)}"
-            raise UserError(f"{option and f'{option}={name}: '}no metric is named {name!r}; {hint}")
+            given = option and f"{option}={name}: "
+            raise UserError(f"{given}no metric is named {name!r}; {nearest(name, known)}")
 
 
 def metric_of(record: Record, name: str, metrics: Mapping[str, Metric]) -> Metric:

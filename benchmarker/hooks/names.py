@@ -74,7 +74,7 @@ def names(
     full = titles or [title(case) for case in cases]
     titles = titles or [title(case, without=bare) for case in cases]
     told = [(own, *_values(case, apart)) for own, case in zip(titles, cases, strict=True)]
-    added = _telling(cases, told, [name for name in differ if name in _OTHERS and name not in apart])
+    added = telling(cases, told, [name for name in differ if name in _OTHERS and name not in apart], _KEPT)
     keys = [(*key, *_values(case, added)) for key, case in zip(told, cases, strict=True)]
     alike: dict[tuple[Value, ...], list[Factors]] = {}
     for key, case in zip(keys, cases, strict=True):
@@ -136,8 +136,10 @@ def word(name: str, value: Value) -> str:
     return f"{name}={text(value)}"
 
 
-def _telling(cases: Sequence[Factors], told: Sequence[tuple[Value, ...]], differ: Sequence[str]) -> list[str]:
-    """Return the factors that tell cases apart besides what is `told`, the fewest but for those always named."""
+def telling(
+    cases: Sequence[Factors], told: Sequence[tuple[Value, ...]], differ: Sequence[str], kept: Collection[str] = ()
+) -> list[str]:
+    """Return the fewest factors that, besides what is `told`, tell cases apart as all of `differ` do, and the kept."""
 
     def kinds(among: Sequence[str]) -> int:
         return len({(*key, *_values(case, among)) for key, case in zip(told, cases, strict=True)})
@@ -145,7 +147,7 @@ def _telling(cases: Sequence[Factors], told: Sequence[tuple[Value, ...]], differ
     needed = list(differ)
     for name in reversed(differ):
         fewer = [each for each in needed if each != name]
-        if name not in _KEPT and kinds(fewer) == kinds(needed):
+        if name not in kept and kinds(fewer) == kinds(needed):
             needed = fewer
     return needed
 

@@ -1,7 +1,6 @@
 """The registry of plugins by address; it loads only the requested ones."""
 
 import ast
-import difflib
 import importlib
 import importlib.util
 import json
@@ -23,7 +22,7 @@ import pluggy
 from benchmarker.api.errors import UserError
 from benchmarker.api.problem import IN_PROCESS, Problem
 from benchmarker.api.program import is_program
-from benchmarker.formatting import one_line
+from benchmarker.formatting import nearest, one_line
 from benchmarker.hooks import specs
 from benchmarker.version import DISTRIBUTION
 
@@ -185,9 +184,7 @@ def find(address: str) -> Plugin:
     if (kind == "problem" and "/" in name) or name.endswith(".py"):
         raise UserError(f"{name}: no such file")
     names = [plugin.name for plugin in registered(kind).values()]
-    near = difflib.get_close_matches(name, names, n=3)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(names) or 'none'}"
-    raise UserError(f"no {kind} is named {name!r}; {hint}")
+    raise UserError(f"no {kind} is named {name!r}; {nearest(name, names)}")
 
 
 def implementing(name: str) -> list[str]:

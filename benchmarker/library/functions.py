@@ -43,14 +43,6 @@ if TYPE_CHECKING:
     Function = Callable[..., Any]
 
 HELPERS = ("inputs", "reference", "bound")
-ROUNDS: Mapping[str, Any] = {
-    "design": "auto",
-    "target": None,
-    "budget_s": None,
-    "max_rounds": LOOKS[-1],
-    "order_seed": None,
-}
-"""How long rounds go on if nothing else is asked for."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -157,7 +149,7 @@ def measure(
     """
     helpers = _helpers(inputs, reference, bound)
     rules = rules_of(delta=delta, alpha=alpha)
-    return _of_functions(functions, helpers, options, rules, fresh, output, progress, ROUNDS)
+    return _of_functions(functions, helpers, options, rules, fresh, output, progress)
 
 
 def _helpers(
@@ -178,7 +170,7 @@ def _of_functions(
     fresh: bool | None,
     output: str | PathLike[str] | None,
     progress: Progress,
-    of_rounds: Mapping[str, Any],
+    of_rounds: Mapping[str, Any] = {},
 ) -> FunctionResults:
     if not functions:
         raise UserError("no function is given")

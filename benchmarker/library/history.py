@@ -29,7 +29,6 @@ from benchmarker.library.progress import listener_of
 from benchmarker.library.reporting import page_path
 from benchmarker.library.results import conditions, paths, warn_of
 from benchmarker.records.step_times import STEP_TIME
-from benchmarker.stats.verdict import LOOKS
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -216,10 +215,6 @@ def _confirmed(
             listener,
             both_auto=False,
             design="rounds",  # in one process, modules of both commits could have the same name
-            target=None,
-            budget_s=None,
-            max_rounds=LOOKS[-1],
-            order_seed=None,
         )
     except UserError as error:
         return Confirmation(outcome="not measured", reason=str(error))

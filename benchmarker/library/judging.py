@@ -31,7 +31,7 @@ from benchmarker.records.plan import make_plan
 from benchmarker.records.sides import short_names, side_of
 from benchmarker.running.run import execute
 from benchmarker.running.trial import not_begun
-from benchmarker.stats.verdict import looks
+from benchmarker.stats.verdict import LOOKS, looks
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -190,11 +190,11 @@ def judged(
     listener: Listener,
     *,
     both_auto: bool,
-    design: Design,
-    target: float | None,
-    budget_s: float | None,
-    max_rounds: int,
-    order_seed: int | None,
+    design: Design = "auto",
+    target: float | None = None,
+    budget_s: float | None = None,
+    max_rounds: int = LOOKS[-1],
+    order_seed: int | None = None,
     after_round: AfterRound | None = None,
 ) -> Verdicts:
     """Measure pairs of cases in rounds until each has a verdict; `both_auto` says that no device was asked for.

@@ -1,11 +1,10 @@
 """Turn tables of settings into the cases of a plan; the frameworks are asked what they support here."""
 
 import dataclasses
-import difflib
 import math
 import os
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, get_args
 
@@ -16,6 +15,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.api.problem import FUNCTION, NO_WEAK_SCALING, Divides, Problem
 from benchmarker.api.program import is_program, usually
 from benchmarker.files.toml import assigned
+from benchmarker.formatting import nearest
 from benchmarker.hooks import parameters, registry
 from benchmarker.machine import gpus, perf_events
 from benchmarker.machine.description import usable_cores
@@ -266,7 +266,8 @@ def _want(table: Settings, find: Callable[[str], Any], problem: Callable[[str], 
     of_problem = {name: value for name, value in table.items() if name not in (*given, *_BESIDE)}
     for name in of_problem:
         known = [*parameters.names(made), *_BESIDE, *parameters.settings(), "trials", "design", "order_seed"]
-        _known(f"setting of {given['problem']}", name, known)
+        if name not in known:
+            raise UserError(f"no setting of {given['problem']} is named {name!r}; {nearest(name, known, 2)}")
     values = parameters.resolve(made, of_problem, "cpu", spelt=str)
     for name, value in values.items():
         if isinstance(value, float) and not math.isfinite(value):
@@ -289,13 +290,6 @@ def _converted(table: Settings) -> dict[str, Any]:
             except ValueError as error:
                 raise UserError(f"{assigned(name, table[name])}: {error}") from error
     return values
-
-
-def _known(what: str, name: str, known: Collection[str]) -> None:
-    if name not in known:
-        near = difflib.get_close_matches(name, known, n=2)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(known)}"
-        raise UserError(f"no {what} is named {name!r}; {hint}")
 
 
 def _ask(wanted: Sequence[_Wanted]) -> dict[_Asks, Ability | UserError]:

@@ -4,6 +4,8 @@ Two results of one suite are comparable if its SHA-256 is the same: it covers ev
 measured, and nothing that belongs to one machine or one run.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,16 +46,16 @@ class SuiteId(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     def __str__(self) -> str:
         return f"{self.name}{f' {self.version}' if self.version else ''} ({self.sha256[:_SHOWN]})"
 
+    @property
+    def id(self) -> SuiteId:
+        """The suite alone, without a case or its cases."""
+        return SuiteId(name=self.name, version=self.version, sha256=self.sha256)
+
 
 class TrialSuite(SuiteId, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The suite that a trial comes from, and the name that the suite gives to its case."""
 
     case: Annotated[str | None, NULL_IS_AN_ANSWER] = None  #: name that it gives to the case; null if none
-
-    @property
-    def id(self) -> SuiteId:
-        """The suite without the case."""
-        return SuiteId(name=self.name, version=self.version, sha256=self.sha256)
 
 
 class SuiteCase(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -84,11 +86,6 @@ class PlannedSuite(SuiteId, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         """Check the SHA-256; raises ValueError."""
         if self.sha256 != fingerprint([case.settings for case in self.cases], self.trials, self.design):
             raise ValueError("the sha256 of the suite is not that of its cases, trials and design")
-
-    @property
-    def id(self) -> SuiteId:
-        """The suite without its cases."""
-        return SuiteId(name=self.name, version=self.version, sha256=self.sha256)
 
     def of(self, case_number: int) -> TrialSuite:
         """Return what the record of a trial of a case says about its suite."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from benchmarker.api.errors import UserError
 from benchmarker.hooks.cases import Configuration
-from benchmarker.hooks.names import common_words, names, title, word
+from benchmarker.hooks.names import common_words, names, telling, title, word
 from benchmarker.records.environment import environment_of
 from benchmarker.records.factors import Factors, Value, factors_of, setting, text, varying
 from benchmarker.records.record import Record
@@ -74,7 +74,8 @@ def grid(groups: Sequence[Configuration], rows: str | None, columns: str | None)
     if above is None:
         above = [name for name in ("framework", SIDE) if name in differ and name not in (left or ())]
     if left is None:
-        left = _fewest(cases, [name for name in differ if name not in above], above)
+        told = [tuple(case.get(name) for name in above) for case in cases]
+        left = telling(cases, told, [name for name in differ if name not in above])
     if twice := [name for name in left if name in above]:
         raise UserError(f"{twice[0]} is in --rows and in --columns; leave it out of one")
     cells: dict[Place, list[Record]] = {}
@@ -128,20 +129,6 @@ def _named(option: str, given: str, known: Sequence[str]) -> list[str]:
             raise UserError(f"{option}={each}: the records have no such factor; {hint}")
         found.append(spelt[setting(each)])
     return list(dict.fromkeys(found))
-
-
-def _fewest(cases: Sequence[Factors], differ: Sequence[str], others: Sequence[str]) -> list[str]:
-    """Return the fewest factors that, with the others, tell the cases apart as all that differ do."""
-
-    def kinds(among: Sequence[str]) -> int:
-        return len({tuple(case.get(name) for name in (*among, *others)) for case in cases})
-
-    needed = list(differ)
-    for name in reversed(differ):
-        fewer = [each for each in needed if each != name]
-        if kinds(fewer) == kinds(needed):
-            needed = fewer
-    return needed
 
 
 def _in_order(keys: Iterable[Key]) -> tuple[Key, ...]:

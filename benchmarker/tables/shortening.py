@@ -4,6 +4,8 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
+from benchmarker.formatting import shortened
+
 WIDEST = 56
 """Longer names are shortened in tables without --wide; JSON and CSV contain them in full."""
 _EMPTY = re.compile(r"^void |\bat::native::|\(anonymous namespace\)::")
@@ -17,11 +19,6 @@ _SIMILAR = 12
 """Names that begin with the same characters, as many as these, are kept apart by their differing words."""
 _HEAD = 0.4
 """Share of the width that is kept for the begin of a name."""
-
-
-def shortened(text: str, width: int) -> str:
-    """Return a text, shortened in the middle if it is longer than `width` characters."""
-    return text if len(text) <= width else f"{text[: width // 2]}…{text[len(text) - (width - 1) // 2 :]}"
 
 
 def factored(names: Sequence[str]) -> tuple[str, list[str]]:

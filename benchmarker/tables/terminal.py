@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 
-from benchmarker.formatting import clean
-from benchmarker.tables.shortening import apart, shortened
+from benchmarker.formatting import clean, shortened
+from benchmarker.tables.shortening import apart
 from benchmarker.tables.table import Cell, Column, Shown, Table, cell_text
 
 GAP = "  "

@@ -6,6 +6,8 @@ What the test has made by then, such as fixtures and closures, is there while it
                                                check, build, compile, preheat, timed, verify
 """
 
+from __future__ import annotations
+
 import hashlib
 import inspect
 import os
@@ -13,23 +15,28 @@ import shlex
 import sys
 import sysconfig
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 
 from benchmarker.api.errors import UserError
-from benchmarker.api.problem import FUNCTION, Problem, Source
+from benchmarker.api.problem import FUNCTION, Source
 from benchmarker.files import packages
 from benchmarker.formatting import one_line
 from benchmarker.hooks import registry
 from benchmarker.worker import trial
 from benchmarker.worker.launch import inherited
 from benchmarker.worker.parent import Parent, Stages
-from benchmarker.worker.protocol import Events, Task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from benchmarker.api.problem import Problem
+    from benchmarker.worker.protocol import Events, Task
 
 VARIABLE = "BENCHMARKER_TESTS"
 """The variable that tells a worker which problems are perf tests: JSON of a `Place` by problem."""

@@ -2,6 +2,7 @@
 
 import signal
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -60,15 +61,12 @@ from benchmarker.records.step_times import STEP_TIME
 @output_options(top=ALL)
 def command(
     results: tuple[Path, ...],
-    problem: str | None,
-    where: tuple[str, ...],
-    by: str,
-    metric: str | None,
     confirm: bool,
     most: int | None,
     folder: Path | None,
     output: Path | None,
     wide: bool,
+    **options: Any,
 ) -> Output:
     """Find since when a case is faster or slower: change points along time, commits or versions.
 
@@ -89,7 +87,7 @@ def command(
         raise UserError(f"only --confirm measures; leave {' and '.join(named)} out")
     if output:
         output_path(output)
-    found = history(*results, by=by, metric=metric, problem=problem, where=where, unread=tell_unread)
+    found = history(*results, unread=tell_unread, **options)
     status = 1 if found.faults else 0
     if confirm:
         found, status = _confirmed(found, most or MOST, folder or Path("results"), status)

@@ -1,16 +1,16 @@
 """Statistics of a profile, a line for each kernel or op: their options, and their form for print."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, get_args
 
 import click
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import Output, View, output_options
 from benchmarker.cli.display.profiles import causal_option, filter_options, profile_of, profile_output
-from benchmarker.cli.options.types import Choice
+from benchmarker.cli.options.types import Choice, all_of
 from benchmarker.display.profiles import frame_table, overview, warnings
 from benchmarker.formatting import scale
 from benchmarker.library.profiles.statistics import Sort, Statistics
@@ -18,26 +18,22 @@ from benchmarker.library.profiles.view import TOP
 from benchmarker.library.profiling import View as Name
 from benchmarker.tables.table import Column, Filled, Table
 
-_F = TypeVar("_F", bound=Callable[..., Any])
 _OF_A_CALL = ("mean", "median", "min", "max", "std")
 """Times of a call in formats for print, which have the same unit."""
 
 
-def statistics_options(function: _F) -> _F:
-    """Add the RESULTs, the filters, and the options of `statistics` to a command."""
-    for option in (
-        output_options(
-            wide="Show all columns: mean, percentiles, minimum, standard deviation, FLOPs, bytes.",
-            top=TOP,
-            written=True,
-        ),
-        click.option("--sort", type=Choice(get_args(Sort)), help="Column to sort by. [default: busy]"),
-        causal_option,
-        filter_options,
-        click.argument("results", metavar="RESULT [RESULT]", nargs=-1, required=True, type=click.Path(path_type=Path)),
-    ):
-        function = option(function)
-    return function
+statistics_options = all_of(
+    click.argument("results", metavar="RESULT [RESULT]", nargs=-1, required=True, type=click.Path(path_type=Path)),
+    filter_options,
+    causal_option,
+    click.option("--sort", type=Choice(get_args(Sort)), help="Column to sort by. [default: busy]"),
+    output_options(
+        wide="Show all columns: mean, percentiles, minimum, standard deviation, FLOPs, bytes.",
+        top=TOP,
+        written=True,
+    ),
+)
+"""The RESULTs, the filters, and the options of `statistics`."""
 
 
 def statistics(name: Name, /, results: Sequence[Path], title: str | None, view: View, **options: Any) -> Output:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
 from benchmarker.cli.display.output import Output, View
 from benchmarker.cli.display.progress import working
-from benchmarker.cli.options.types import Choice, Integer
+from benchmarker.cli.options.types import Choice, Integer, all_of
 from benchmarker.library.profiles.filters import Phase
 from benchmarker.library.profiling import profile
 from benchmarker.traces.formats.aten_cost import Causal
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from benchmarker.library.profiling import View as Name
     from benchmarker.traces.ingest import Ingested
 
-_F = TypeVar("_F", bound=Callable[..., Any])
 device_option = click.option("--device", help="Show only this device: gpu:0, cpu, ...")
 step_option = click.option("--step", type=Integer(min=0), help="Show only this profiled step; the first is 0.")
 causal_option = click.option(
@@ -30,21 +29,18 @@ causal_option = click.option(
 )
 
 
-def filter_options(function: _F) -> _F:
-    """Add the options to a command."""
-    for option in (
-        step_option,
-        click.option("--stream", help="Show only this stream or thread."),
-        device_option,
-        click.option("--phase", type=Choice(get_args(Phase)), help="Show only this phase."),
-        click.option("--scope", help="Show only what is attributed to this scope."),
-        click.option("--category", metavar="NAME", help="Show only this category: gemm, memory, ..."),
-        click.option(
-            "--name", metavar="PATTERN", help="Show only names that match this regular expression, ignoring case."
-        ),
-    ):
-        function = option(function)
-    return function
+filter_options = all_of(
+    click.option(
+        "--name", metavar="PATTERN", help="Show only names that match this regular expression, ignoring case."
+    ),
+    click.option("--category", metavar="NAME", help="Show only this category: gemm, memory, ..."),
+    click.option("--scope", help="Show only what is attributed to this scope."),
+    click.option("--phase", type=Choice(get_args(Phase)), help="Show only this phase."),
+    device_option,
+    click.option("--stream", help="Show only this stream or thread."),
+    step_option,
+)
+"""The options that choose what of a profile is shown."""
 
 
 def from_result(result: Path, causal: Causal | None = None) -> Ingested:

@@ -5,7 +5,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from types import TracebackType
+from functools import partial
 from typing import Any, Self, TypeVar
 
 import click
@@ -17,11 +17,10 @@ from benchmarker.api.case import Case
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import console
 from benchmarker.display.drawings import marks_of, series
-from benchmarker.formatting import clean, duration_text, si
+from benchmarker.formatting import clean, duration_text, shortened, si
 from benchmarker.library.progress import outcome
 from benchmarker.records.record import Record
 from benchmarker.records.step_times import step_times
-from benchmarker.tables.shortening import shortened
 from benchmarker.worker.protocol import Event, StageBegan, StageEnded, StepsDone
 
 _F = TypeVar("_F", bound="Callable[..., Any]")
@@ -59,26 +58,9 @@ TIMING = {
 
 def progress_options(function: _F, verbose_help: str = "Print each stage and how long it took.") -> _F:
     """Add `--verbose` and `--quiet` to a command; what it calls asks `verbose` and `quiet`."""
-    for option in (
-        click.option(
-            "-q",
-            "--quiet",
-            is_flag=True,
-            expose_value=False,
-            callback=_remember,
-            help="Print no progress, only failures and notes.",
-        ),
-        click.option(
-            "-v",
-            "--verbose",
-            is_flag=True,
-            expose_value=False,
-            callback=_remember,
-            help=verbose_help,
-        ),
-    ):
-        function = option(function)
-    return function
+    flag = partial(click.option, is_flag=True, expose_value=False, callback=_remember)
+    quiet_help = "Print no progress, only failures and notes."
+    return flag("-v", "--verbose", help=verbose_help)(flag("-q", "--quiet", help=quiet_help)(function))
 
 
 def _remember(context: click.Context, option: click.Parameter, value: bool) -> None:
@@ -125,9 +107,7 @@ class Line:
             self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._live:
             self._live.stop()
 
@@ -171,13 +151,11 @@ class Progress(Line):
             threading.Thread(target=self._redraw, daemon=True).start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._lock:
             self._over.set()
             self._waits.set()
-            super().__exit__(kind, error, trace)
+            super().__exit__()
 
     def begin(self, title: str, case: Case, left_s: float | None) -> None:
         """Note that a process begins."""

@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from benchmarker.api.case import Measuring
 from benchmarker.api.errors import UserError
 from benchmarker.cli.options.types import (
     Duration,
@@ -113,11 +112,6 @@ def case_options(*names: str, optional: bool = False, lists: Collection[str] = (
                     )
                 )
     return all_of(*options)
-
-
-def take_measuring(options: dict[str, Any]) -> Measuring:
-    """Return how a case is measured, from parsed options; removes them."""
-    return Measuring(**{name: options.pop(name) for name in Measuring.__struct_fields__})
 
 
 PAUSE_S = 3600.0

@@ -4,12 +4,12 @@ Each is a plan file (docs/plans.md) in this folder; `index.toml` states its purp
 weights for a score, in the folder `weights`.
 """
 
-import difflib
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarker.api.errors import UserError
 from benchmarker.files import toml
+from benchmarker.formatting import nearest
 from benchmarker.hooks import registry
 from benchmarker.planning import plan_file
 from benchmarker.planning.factors import Description
@@ -39,9 +39,7 @@ def find(name: str) -> Suite:
         if Path(name).is_file():
             raise UserError(f"{name} is a file, not the name of a suite; `plan run {name}` runs it")
         known = [*index, *(plugin.name for plugin in registry.registered("suite").values())]
-        near = difflib.get_close_matches(name, known, n=3)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(known)}"
-        raise UserError(f"no suite is named {name!r}; {hint}")
+        raise UserError(f"no suite is named {name!r}; {nearest(name, known)}")
     return Suite(name, **index[name], plan=plan_file.read(FOLDER / f"{name}.toml"))
 
 

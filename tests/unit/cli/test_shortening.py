@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarker.tables.shortening import apart, shortened
+from benchmarker.formatting import shortened
+from benchmarker.tables.shortening import apart
 
 TILE = (
     "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize{}x64_warpgroupsize1x1x1_execute_segment_k_off_kernel__5x_cublas"

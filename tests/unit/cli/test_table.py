@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from benchmarker.formatting import shortened
 from benchmarker.tables import terminal
-from benchmarker.tables.shortening import shortened
 from benchmarker.tables.table import Table, coloured
 from benchmarker.tables.terminal import NARROW
 

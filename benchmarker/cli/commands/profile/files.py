@@ -12,9 +12,9 @@ from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.results import result_argument
 from benchmarker.cli.options.types import File, Folder, output_option
 from benchmarker.display.result import Part, Text
-from benchmarker.formatting import clean, count, si
+from benchmarker.formatting import clean, count, shortened, si
 from benchmarker.records.profile import Trace
-from benchmarker.tables.shortening import WIDEST, shortened
+from benchmarker.tables.shortening import WIDEST
 from benchmarker.tables.table import Cell, Shown, Table, number
 from benchmarker.traces.annotated import write
 from benchmarker.traces.formats.aten_cost import Causal

@@ -1,6 +1,7 @@
 """`benchmarker suite score`."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -49,17 +50,7 @@ class _MetricOption(click.Option):
 @store.uncollected()
 @output_options(top=ALL)
 def command(
-    results: tuple[Path, ...],
-    by: str | None,
-    baseline: str | None,
-    contender: str | None,
-    weights: Path | None,
-    cost: Path | None,
-    named: str | None,
-    pool: bool,
-    strict: bool,
-    wide: bool,
-    verbose: bool,
+    results: tuple[Path, ...], named: str | None, strict: bool, wide: bool, verbose: bool, **options: Any
 ) -> Output:
     """Score contenders against a baseline over all cases: for each metric, the weighted geometric mean of the ratios.
 
@@ -75,17 +66,7 @@ def command(
     names = None if named is None else names_in(named)
     if names == []:
         raise UserError("--metric names no metric")
-    made = score(
-        *results,
-        by=by,
-        baseline=baseline,
-        contender=contender,
-        weights=weights,
-        cost=cost,
-        metrics=names or (),
-        pool=pool,
-        unread=tell_unread,
-    )
+    made = score(*results, metrics=names or (), unread=tell_unread, **options)
     for result in made.unscored:
         click.echo(f"not scored: {clean(str(result))}", err=True)
     means = [mean for ranking in made.scores.rankings for mean in ranking.pairs]
