@@ -1,12 +1,20 @@
-"""`python -m benchmarker`."""
+"""The command `benchmarker`, and `python -m benchmarker`."""
 
-import signal
 import sys
 
-if __name__ == "__main__":
-    try:
-        from benchmarker.cli import main
 
-        main()
-    except KeyboardInterrupt:  # while modules are imported; `main` handles it afterwards
-        sys.exit(128 + signal.SIGINT)
+def main() -> None:
+    """Run the command line; an interrupt while its modules are imported ends it as any later one does."""
+    try:
+        from benchmarker.cli import main as command_line
+
+        command_line()
+    except KeyboardInterrupt:
+        sys.stderr.write("benchmarker: interrupted\n")
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    if not sys.flags.safe_path:
+        del sys.path[0]  # the current folder, in which a `numpy.py` would be imported instead of the library
+    main()

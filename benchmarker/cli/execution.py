@@ -7,7 +7,7 @@ import msgspec
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import Output, print_text
-from benchmarker.cli.display.progress import Progress, working
+from benchmarker.cli.display.progress import Progress, quiet, working
 from benchmarker.cli.options.case import PAUSE_S
 from benchmarker.display.cases import case_columns
 from benchmarker.display.result import Part, Text
@@ -72,7 +72,7 @@ def execute_plan(
         for line in duration(wanted, results):
             print_text(line, "  ", err=True)
     with Progress() as progress:
-        return _output(measured(wanted, results, resume, progress))
+        return _output(measured(wanted, results, resume, progress, told_below=quiet()))
 
 
 def continue_run(path: Path) -> Output:
@@ -89,7 +89,7 @@ def continue_run(path: Path) -> Output:
             raise UserError(f"{path} is a run of `ab`; go on with the same command and --resume")
         opened = store.continued(store.RunFolder(path, plan))
     with opened as folder, Progress() as progress:
-        return _output(finished(folder, progress, allocation))
+        return _output(finished(folder, progress, allocation, told_below=quiet()))
 
 
 def _output(run: Measured) -> Output:

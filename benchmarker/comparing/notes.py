@@ -119,7 +119,7 @@ def notes_on_cases(comparisons: Sequence[Comparison], tested: Sequence[Tested], 
     ]
     if not undecided:
         return []
-    said = f"{len(undecided)} of {len(comparisons)} cases are undecided"
+    said = f"{part(len(undecided), len(comparisons), 'case', 'is', 'are')} undecided"
     few = [test for _, test in undecided if _is_too_few(test, family)]
     units = {unit(test.method) for _, test in undecided}
     of = units.pop() if len(units) == 1 else "trials per side"
@@ -157,7 +157,7 @@ def _missing(tested: Tested) -> list[str]:
             notes.append(f"{sample.name}: {which} {tested.rules.metric}: {sample.lacking[0]}")
         if tested.method == "paired" and len(sample.trials) > len(tested.differences):
             left = len(sample.trials) - len(tested.differences)
-            notes.append(f"{sample.name}: {left} trials left out: the other side has none in the same rounds")
+            notes.append(f"{sample.name}: {count(left, 'trial')} left out: the other side has none in the same rounds")
     if tested.method == "unpaired by run":
         doubt = few_runs(tested.method, (len(tested.baseline.runs), len(tested.contender.runs)))
         notes += [doubt] if doubt else []

@@ -1,6 +1,7 @@
 """The card of a machine as tables that fit 80 columns."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 
 from benchmarker.display.machine import machine_rows
@@ -10,7 +11,7 @@ from benchmarker.records.ceilings import Ceiling
 from benchmarker.roofline.card import Card, Copies, Launches, Loads
 from benchmarker.roofline.roofs import vendor_peak
 from benchmarker.stats.quantile_interval import Estimate
-from benchmarker.tables.table import NOTHING, Cell, Column, Filled, Shown, Table, interval, number
+from benchmarker.tables.table import NOTHING, Cell, Column, Filled, Shown, Table, Value, interval, number
 
 _OF_CARD = {"model", "processor", "cores", "caches of a core", "last-level cache", "memory", "virtualization"}
 """What of the machine stands on its card, beside its GPUs; `env` and the records have the rest."""
@@ -27,6 +28,35 @@ def card_output(found: Card) -> Iterator[Part]:
     yield from _part("loads: each waits for the one before it", found, "loads", _loads(found.loads))
     for note in found.notes:
         yield Text(f"note: {clean(note)}", "  ")
+
+
+def card_figures(found: Card) -> Table:
+    """Return all values of a card in one table: what each is, of what, its interval, and its unit."""
+    rows: list[tuple[Value, ...]] = []
+    for each in found.ceilings:
+        of = ("ceiling", f"{each.resource} {each.precision}", f"{each.framework} {each.execution}", str(each.device))
+        rows += _figure(of, each, each.unit)
+    for launches in found.launches:
+        framework = f"{launches.framework} {launches.execution}"
+        for name, one, unit in (
+            ("enqueue", launches.enqueue_s, "s"),
+            ("complete", launches.complete_s, "s"),
+            ("kernels", launches.kernels_per_s, "1/s"),
+        ):
+            rows += _figure(("launch", name, framework, launches.device), one, unit)
+    for copies in found.copies:
+        for name, value, unit in (("latency", copies.latency_s, "s"), ("bandwidth", copies.bytes_per_s, "bytes/s")):
+            what = f"{copies.direction} {copies.memory} {name}"
+            rows += _figure(("copy", what, copies.framework, copies.device), value, unit)
+    for loads in found.loads:
+        of = ("load", f"{loads.level or '?'} {loads.bytes} bytes", loads.framework, "cpu")
+        rows += _figure(of, loads.load_s, "s")
+    columns = ["part", "figure", "framework", "device", "value", "low", "high", "unit"]
+    return replace(Table.of(columns, rows), notes=tuple(f"note: {note}" for note in found.notes))
+
+
+def _figure(of: tuple[Value, ...], one: Ceiling | Estimate | None, unit: str) -> list[tuple[Value, ...]]:
+    return [(*of, one.value, one.low, one.high, unit)] if one else []
 
 
 def _part(title: str, found: Card, name: str, table: Table) -> Iterator[Part]:

@@ -226,7 +226,7 @@ def _cost(basis: Basis, currency: str) -> str:
         elif basis.measured == basis.trials:
             source = "measured"
         else:
-            source = f"measured in {basis.measured} of {basis.trials} trials"
+            source = f"measured in {part(basis.measured, basis.trials, 'trial')}"
             source += ", from the cost file in the others" if inputs.power_W else ""
         power = f"{si(basis.used_power_W, 'W')} ({source})"
         rate = f"{basis.cost_per_hour:.4g} {currency}/h"

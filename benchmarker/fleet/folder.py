@@ -19,6 +19,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.api.fields import NULL_IS_AN_ANSWER, Count, Positive
 from benchmarker.api.launcher import Allocation
 from benchmarker.files import atomic
+from benchmarker.formatting import part
 from benchmarker.records import store
 from benchmarker.records.factors import Value
 from benchmarker.records.job import Installed
@@ -149,5 +150,5 @@ def trouble(spec: FleetSpec, stage: int, node: str, state: NodeState | None) -> 
     if state.error:
         return state.error
     if state.ended_at is None:
-        return f"ended early, after {state.done} of {state.planned} trials"
+        return f"ended early, after {part(state.done, state.planned, 'trial')}"
     return ""

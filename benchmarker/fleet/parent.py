@@ -13,7 +13,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.fleet import folder
 from benchmarker.fleet.folder import FleetSpec, NodeState
 from benchmarker.fleet.results import grouped
-from benchmarker.formatting import count
+from benchmarker.formatting import count, part
 from benchmarker.hooks import launchers
 from benchmarker.running.site import read_site
 from benchmarker.worker.pipes import start_child
@@ -74,7 +74,7 @@ class _Watched:
         begun = [state for state in states.values() if state]
         self.progress.show(
             f"{len(begun)} of {count(len(self.nodes), 'node')} begun, {sum(bool(state.ended_at) for state in begun)} "
-            f"ended; {sum(state.done for state in begun)} of {sum(state.planned for state in begun)} trials"
+            f"ended; {part(sum(state.done for state in begun), sum(state.planned for state in begun), 'trial')}"
         )
         self.report({state.node: state.error for state in begun if state.error})
         for state in begun:

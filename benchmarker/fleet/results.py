@@ -5,7 +5,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from benchmarker.formatting import count, some
+from benchmarker.formatting import count, part, some
 
 Verdict = Literal["slower", "faster", "alike", "undecided", "not judged", "not suspected"]
 
@@ -83,7 +83,7 @@ class NodeResult(Struct, frozen=True, kw_only=True):
     @property
     def reasons(self) -> list[str]:
         """What is wrong with it, apart from its speed."""
-        failed = [f"{number} of {self.trials} trials failed in {text}" for text, number in self.failures.items()]
+        failed = [f"{part(number, self.trials, 'trial')} failed in {text}" for text, number in self.failures.items()]
         return [*filter(None, [self.trouble]), *failed]
 
 

@@ -36,13 +36,12 @@ class Added:
 
 
 def add(results: Sequence[Path], to: Path, tell: Callable[[str], None] = lambda _: None) -> Added:
-    """Add the records, plans and ceilings of results to an archive, which is created if there is none.
+    """Add the records, plans and ceilings of results to an archive, which is created with the first of them.
 
     A result is a record, the folder of a run, a folder of runs, a bundle, which is verified first, or another archive.
     A trial that is in the archive is not added again; another record of it is a fault, as is a file that cannot be
     read. `tell` is called with what was added so far. Raises `UserError` if the archive cannot be written.
     """
-    archive_write.create(to)
     added = Added()
     batch = _Batch(to, added, tell)
     for result in results:
@@ -117,6 +116,7 @@ class _Batch:
         """Add what was taken."""
         if not self._trials:
             return
+        archive_write.create(self._to)
         trials = list(self._trials.values())
         known = archive_write.commit(self._to, trials, list(self._files.values()))
         for row in trials:

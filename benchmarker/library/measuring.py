@@ -162,15 +162,20 @@ def _measure(description: Description, results: str | PathLike[str], resume: boo
     return measured(plan, Path(results), resume, listener_of(progress))
 
 
-def measured(plan: Plan, results: Path, resume: bool, listener: Listener) -> Measured:
-    """Run a plan in a new folder, or go on with the newest unfinished run of the same cases."""
+def measured(plan: Plan, results: Path, resume: bool, listener: Listener, *, told_below: bool = False) -> Measured:
+    """Run a plan in a new folder, or go on with the newest unfinished run of the same cases; see `finished`."""
     allocation = launchers.allocation()
     with store.unfinished_run(results, plan) if resume else store.new_run(results, plan) as folder:
-        return finished(folder, listener, allocation)
+        return finished(folder, listener, allocation, told_below=told_below)
 
 
-def finished(folder: store.RunFolder, listener: Listener, allocation: Allocation | None) -> Measured:
-    """Run what is left of a run, and return all of it."""
-    for text in folder.plan.left_out:
+def finished(
+    folder: store.RunFolder, listener: Listener, allocation: Allocation | None, *, told_below: bool = False
+) -> Measured:
+    """Run what is left of a run, and return all of it.
+
+    What is left out of the plan is said first, unless it is told below the results alone.
+    """
+    for text in folder.plan.left_out if not told_below else ():
         listener.say(f"left out: {text}")
     return Measured(tuple(execute(folder, listener, allocation)), folder.plan, folder.path)

@@ -204,7 +204,7 @@ def _missing(study: Study) -> Iterator[str]:
         if errors:
             of = f"{side}: " if side else ""
             yield (
-                f"{of}{len(errors)} of {count(len(records), 'trial')} failed, for instance: {errors[0].message}. "
+                f"{of}{part(len(errors), len(records), 'trial')} failed, for instance: {errors[0].message}. "
                 "The figures are based on the others."
             )
     unrun = sum(each.trials for each in study.planned.missing)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from benchmarker.comparing.formatting import measure, short, verdict, words_of
-from benchmarker.formatting import si
+from benchmarker.formatting import part, si
 from benchmarker.page.page_model import Listing, Section, searchable, table_of
 from benchmarker.procurement.ranking import in_words
 from benchmarker.records.factors import label
@@ -194,7 +194,7 @@ def _source(cost: Basis) -> str:
         return "unknown"
     if cost.measured in (0, cost.trials):
         return "measured" if cost.measured else "cost file"
-    return f"measured in {cost.measured} of {cost.trials} trials"
+    return f"measured in {part(cost.measured, cost.trials, 'trial')}"
 
 
 def acceptance(study: Study) -> Section | None:

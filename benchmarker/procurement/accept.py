@@ -12,6 +12,7 @@ from msgspec import Struct
 from benchmarker.api.case import Case
 from benchmarker.api.errors import UserError
 from benchmarker.comparing.disturbances import count
+from benchmarker.formatting import count as several
 from benchmarker.formatting import part
 from benchmarker.hooks.metrics import Derive
 from benchmarker.hooks.names import name as name_of
@@ -183,7 +184,7 @@ def _near(values: Sequence[float], interval: tuple[float, float] | None, wanted:
     if wanted is None or len(values) < 2:
         return []
     low, high = interval or (min(values), max(values))
-    where = "the 95% interval of the median" if interval else f"the range of only {len(values)} trials"
+    where = "the 95% interval of the median" if interval else f"the range of only {several(len(values), 'trial')}"
     return [
         f"the bound {limit:.6g} lies within {where}, {low:.6g} to {high:.6g}: "
         "borderline, another run may be judged otherwise; run more trials to decide"

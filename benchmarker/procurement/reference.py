@@ -19,7 +19,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.api.metric import Metric
 from benchmarker.comparing import disturbances
 from benchmarker.files import toml
-from benchmarker.formatting import part
+from benchmarker.formatting import count, part
 from benchmarker.hooks.cases import Cases, Configuration
 from benchmarker.hooks.metrics import Derive
 from benchmarker.hooks.names import names
@@ -185,7 +185,7 @@ def draft(
                 metric=metric,
                 bound="min" if worse < 0 else "max",
                 limit=float(f"{median(values) + (factor - 1) * abs(median(values)):.6g}"),
-                measured=f"median of {len(values)} trials: {median(values):.6g} {metrics[0].unit}; {why}"
+                measured=f"median of {count(len(values), 'trial')}: {median(values):.6g} {metrics[0].unit}; {why}"
                 + (f"; {part(disturbed.number, disturbed.of, 'trial')} disturbed" if disturbed.number else ""),
                 trials=len(values),
             )

@@ -17,7 +17,7 @@ from benchmarker.bundles.manifest import Remark
 from benchmarker.bundles.run_files import against_manifest, in_folder, read_run
 from benchmarker.bundles.unpack import unbundle
 from benchmarker.comparing import disturbances
-from benchmarker.formatting import duration_text, part
+from benchmarker.formatting import count, duration_text, part
 from benchmarker.hooks import parameters, registry
 from benchmarker.planning import build, plan_file, suites
 from benchmarker.procurement.evidence import Evidence, Finding, Formulas
@@ -176,9 +176,9 @@ def _trials(plan: Plan, records: Sequence[Record]) -> Iterator[Finding]:
         if absent := plan.trials - len({record.trial for record in own}):
             yield Finding("missing", name, f"{part(absent, plan.trials, 'trial', 'has', 'have')} no record")
         errors = [record.error for record in own if record.error]
-        for kind, count in Counter(error.kind for error in errors).items():
+        for kind, times in Counter(error.kind for error in errors).items():
             message = next(error.message for error in errors if error.kind == kind)
-            yield Finding("failed", name, f"{part(count, plan.trials, 'trial')} failed: {kind}: {message}")
+            yield Finding("failed", name, f"{part(times, plan.trials, 'trial')} failed: {kind}: {message}")
         good = [record for record in own if record.error is None]
         for what, reasons in (
             ("energy", [_no_energy(record) for record in good if case.measuring.wants_power]),
@@ -225,11 +225,11 @@ def _environment(records: Sequence[Record]) -> Iterator[Finding]:
         ),
     ):
         if len(values) > 1:
-            told = ", ".join(f"{value} ({count} trials)" for value, count in values.most_common())
+            told = ", ".join(f"{value} ({count(number, 'trial')})" for value, number in values.most_common())
             yield Finding("changed", what, f"it changed within the run: {told}")
     dirty = [record.software.commit for record in records if (record.software.commit or "").endswith(_UNCOMMITTED)]
     if dirty:
-        what = f"{len(dirty)} trials ran with changes that are in no commit ({dirty[0]})"
+        what = f"{count(len(dirty), 'trial')} ran with changes that are in no commit ({dirty[0]})"
         yield Finding("changed", "benchmarker", what)
 
 

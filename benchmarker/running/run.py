@@ -14,7 +14,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.api.launcher import Allocation
 from benchmarker.files import atomic
 from benchmarker.files.locks import scratch
-from benchmarker.formatting import count, duration_text
+from benchmarker.formatting import count, duration_text, part
 from benchmarker.hooks.launchers import check_nodes
 from benchmarker.planning import estimate
 from benchmarker.planning.estimate import TimeLeft
@@ -58,9 +58,8 @@ def execute(
     finished = store.done(folder.path, plan)
     if finished:
         failed = sum(record.error is not None for record in finished.values())
-        listener.say(
-            f"resuming {folder.path}: {len(finished)} of {len(plan.order)} trials have a record ({failed} failed)"
-        )
+        stored = part(len(finished), len(plan.order), "trial", "has", "have")
+        listener.say(f"resuming {folder.path}: {stored} a record ({failed} failed)")
     _set_cut_rounds_aside(folder, finished, allocation, listener)
     left = TimeLeft(plan)
     left.learn(finished.values())
@@ -105,7 +104,7 @@ def _say_interrupted(folder: store.RunFolder, stored: int, say: Callable[[str], 
     again = "continue with the same command and --resume"
     if folder.attempt is not None:
         again = f"`submit {folder.path}` continues, unless the launcher does"
-    say(f"interrupted: {stored} of {len(folder.plan.order)} trials are stored in {folder.path}; {again}")
+    say(f"interrupted: {part(stored, len(folder.plan.order), 'trial', 'is', 'are')} stored in {folder.path}; {again}")
 
 
 def _set_cut_rounds_aside(
@@ -157,7 +156,7 @@ def _measure(context: Context, process: Process, stored: int) -> list[Record]:
         for record in preempted.records:
             folder.save(record)
         what = preempted.lost_node or "preempted"
-        say(f"{what}: {stored} of {len(folder.plan.order)} trials are stored in {folder.path}")
+        say(f"{what}: {part(stored, len(folder.plan.order), 'trial', 'is', 'are')} stored in {folder.path}")
         raise
     except KeyboardInterrupt:
         for log in log_paths(folder, process):

@@ -195,6 +195,7 @@ class Revision:
         return there, Place(
             name=own.name,
             words=[moved(word) for word in own.words],
+            given=[moved(word) for word in own.given],
             folder=moved(own.folder),
             paths=[path for each in own.paths if (path := moved(each)) != each and Path(path).exists()],
             baseline=perf_tests.Baseline(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -90,7 +92,9 @@ class PerfTest:
         overridden += ["timeout=0"] if config.pluginmanager.hasplugin("timeout") else []
         words += [word for each in overridden for word in ("-o", each)]
         folder = config.invocation_params.dir
-        return Place(self.node, words, str(folder), [str(folder / path) for path in sys.path])
+        given = [*config.getini("addopts"), *shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))]
+        given += map(os.fspath, config.invocation_params.args)
+        return Place(self.node, words, given, str(folder), [str(folder / path) for path in sys.path])
 
 
 def _settings(mark: pytest.Mark) -> Mapping[str, Any]:

@@ -12,7 +12,7 @@ import pytest
 from benchmarker.testing import MARK
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from benchmarker.testing.session import PerfTests
 
@@ -67,6 +67,15 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             tests.begin(0 if session.config.option.collectonly else number)
         except UserError as error:
             raise pytest.UsageError(str(error)) from None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    """Fail a perf test that has ended well without a measurement, if one is asked for."""
+    yield
+    tests = item.config.stash.get(_KEY, None)
+    if tests and "measure" in getattr(item, "fixturenames", ()) and item.nodeid not in tests.outcomes:
+        pytest.fail("nothing was measured: the test takes `measure`, and does not call it", pytrace=False)
 
 
 @pytest.fixture

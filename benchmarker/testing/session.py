@@ -19,7 +19,8 @@ from benchmarker.comparing.results import Family
 from benchmarker.display.comparisons import family_output
 from benchmarker.display.records import cases_output
 from benchmarker.display.result import Part, Text, lines
-from benchmarker.formatting import clean, count, share
+from benchmarker.formatting import clean, share
+from benchmarker.formatting import part as part_of
 from benchmarker.hooks.cases import Cases
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.library.judging import rules_of
@@ -118,7 +119,7 @@ class PerfTests:
         self.outcomes[item.nodeid] = outcome
         item.user_properties += _properties(outcome)
         if errors := [each.error.message for each in outcome.records if each.error]:
-            failed = f"{len(errors)} of {count(len(outcome.records), 'trial')} failed"
+            failed = f"{part_of(len(errors), len(outcome.records), 'trial')} failed"
             if len(errors) == len(outcome.records):
                 pytest.fail(f"{failed}: {errors[0]}", pytrace=False)
         if outcome.comparison and outcome.comparison.verdict == "slower":

@@ -58,6 +58,7 @@ class Place(Struct, frozen=True):
 
     name: str  #: what follows the file in its node id: `test_sort[256]`
     words: list[str]  #: options of pytest
+    given: list[str]  #: the user's command line, of which a trial gets the options that a `conftest.py` adds
     folder: str  #: the working directory
     paths: list[str]  #: folders that are searched first for modules
     baseline: Baseline | None = None
@@ -118,7 +119,7 @@ def measure(task: Task, events: Events, parent: Parent) -> None:
     sys.path[:0] = [path for path in place.paths if path not in sys.path]
     if place.baseline and place.baseline.packages:
         packages.put_first(place.baseline.packages)
-    plugin = _Trial(task, events, parent, file, place.baseline)
+    plugin = _Trial(task, events, parent, file, place)
     status = pytest.main([*place.words, f"{file}::{place.name}"], plugins=[plugin])
     if not plugin.is_taken:
         why = plugin.failures[0] if plugin.failures else f"pytest ended with status {int(status)}"
@@ -128,11 +129,20 @@ def measure(task: Task, events: Events, parent: Parent) -> None:
 class _Trial:
     """The plugin of a worker: it measures the function that the test hands over, once."""
 
-    def __init__(self, task: Task, events: Events, parent: Parent, file: Path, baseline: Baseline | None) -> None:
+    def __init__(self, task: Task, events: Events, parent: Parent, file: Path, place: Place) -> None:
         self.failures: list[str] = []
         self.is_taken = False
         self._task, self._events, self._parent = task, events, parent
-        self._file, self._baseline = file, baseline
+        self._file, self._baseline, self._given = file, place.baseline, place.given
+
+    def pytest_load_initial_conftests(self, early_config: Any, parser: Any) -> None:
+        """Note which options there are before those of each `conftest.py`."""
+        self._parser, self._others = parser, {*vars(early_config.known_args_namespace)}
+
+    def pytest_cmdline_main(self, config: Any) -> None:
+        """Set the options that a `conftest.py` adds as the user gave them; it comes before `pytest_configure`."""
+        given = vars(self._parser.parse_known_args(self._given))
+        vars(config.option).update({name: given[name] for name in given.keys() - self._others})
 
     def pytest_configure(self, config: Any) -> None:
         """Let the fixture `measure` find this plugin."""

@@ -1,5 +1,7 @@
 """The card of a machine, measured in real processes."""
 
+import csv
+import io
 import json
 
 import pytest
@@ -26,6 +28,15 @@ def test_a_card_is_measured_stored_and_shown_again(cli, tmp_path):
     (run,) = (tmp_path / "results").iterdir()
     again = cli("card", str(run), "--json")
     assert json.loads(again.stdout) == found
+    one, *rows = csv.DictReader(io.StringIO(cli("card", str(run), "--csv").stdout))
+    assert (one["part"], one["figure"], float(one["value"]), one["unit"]) == ("ceiling", "compute fp32", 1e11, "FLOP/s")
+    assert [(each["part"], each["figure"], each["unit"]) for each in rows] == [
+        ("ceiling", "memory fp32", "B/s"),
+        ("launch", "enqueue", "s"),
+        ("launch", "complete", "s"),
+        ("launch", "kernels", "1/s"),
+    ]
+    assert float(rows[1]["value"]) == launches["enqueue_s"]["value"]
 
 
 @pytest.mark.slow

@@ -263,7 +263,7 @@ def test_a_trial_that_fails_everywhere_is_told_once(fleet: Fleet) -> None:
     plan.write_text(PLAN.format(ms="[1.0]", blocks=2).replace("trials = 1", 'trials = 1\nfault = "raise"'))
     done = fleet.program("nodes", "run", "naps.toml", "--rounds=1", "--nodes=3", env=fleet.env())
     assert done.returncode == 1
-    assert "node1, node2, node3: 1 of 1 trials failed in " in done.stdout
+    assert "node1, node2, node3: 1 of 1 trial failed in " in done.stdout
     assert "told to fail" in done.stdout
 
 

@@ -78,6 +78,8 @@ def test_what_is_not_done_is_left_out_and_said_and_kept(cli, tmp_path):
     assert f"left out: {reason}" in done.stderr
     assert f"left out: {reason}" in done.stdout
     assert plan_of(tmp_path)["left_out"] == [reason]
+    quiet = cli(*SWEEP, "--axis=precision=fp32,bf16", "--trials=1", "--results=again", "-q")
+    assert (quiet.stdout + quiet.stderr).count(f"left out: {reason}") == 1
     assert done.stdout.splitlines()[2].endswith(" 2")
     assert cli("validate", "results").stdout == "2 valid, 0 faulty\n"
 

@@ -175,7 +175,7 @@ def test_a_hanging_worker_is_ended_and_keeps_its_blocks(cli):
     assert time.monotonic() - start < 20
     (record,) = records(done)
     assert record["error"]["kind"] == "timeout"
-    assert "allow more time with --timeout" in record["error"]["message"]
+    assert "allow more time with --timeout (timeout_s in Python)" in record["error"]["message"]
     assert record["blocks"]["duration_ns"]
     assert record["reasons"]["memory"] == "the trial failed in stage 'timed'"
 

@@ -15,7 +15,7 @@ from benchmarker.bundles.signature import path_of
 from benchmarker.bundles.unpack import unbundle
 from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.options.types import File, Folder, Integer, all_of, output_option
-from benchmarker.formatting import clean, count, si
+from benchmarker.formatting import clean, count, part, si
 from benchmarker.tables.table import Table
 
 
@@ -163,10 +163,10 @@ def summary(manifest: Manifest) -> list[list[str]]:
 def warn(manifest: Manifest) -> None:
     """Report on standard error what is missing from a bundle."""
     trials = manifest.trials
-    if trials.recorded < trials.planned:
+    if absent := trials.planned - trials.recorded:
         click.echo(
-            f"benchmarker: UNFINISHED run: {trials.planned - trials.recorded} of {trials.planned} trials have no record"
-            " (a run that may stop early, such as one of `ab`, can be complete)",
+            f"benchmarker: UNFINISHED run: {part(absent, trials.planned, 'trial', 'has', 'have')} no record (a run "
+            "that may stop early, such as one of `ab`, can be complete)",
             err=True,
         )
     for remark in manifest.left_out:

@@ -11,7 +11,7 @@ from benchmarker.cli.display.progress import Progress, progress_options, working
 from benchmarker.cli.options.case import case_options, store_options
 from benchmarker.cli.options.results import read_cases
 from benchmarker.cli.options.types import Integer, frameworks_option, refuse_given
-from benchmarker.display.card import card_output
+from benchmarker.display.card import card_figures, card_output
 from benchmarker.formatting import names_in
 from benchmarker.hooks import registry
 from benchmarker.hooks.cases import Cases
@@ -79,4 +79,5 @@ def command(
     paths = [run] if run else []
     found = card(cases, load_metrics(paths), ceilings.known(paths))
     failed = any(record.error for record in cases.records)
-    return Output(card_output(found), found, int(failed or bool(cases.faults)), stored=stored)
+    status = int(failed or bool(cases.faults))
+    return Output(card_output(found), found, status, csv=lambda: card_figures(found), stored=stored)

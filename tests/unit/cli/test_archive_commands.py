@@ -30,6 +30,13 @@ def test_it_says_what_was_added(added, command):
     assert again.stderr == "benchmarker: cannot read nothing: no such file or folder\n"
 
 
+def test_nothing_to_add_leaves_no_archive(command, tmp_path):
+    done = command("archive", "add", "missing", "--to=new")
+    assert (done.returncode, done.stdout) == (1, "added 0 trials of 0 runs (new)\n")
+    assert done.stderr == "benchmarker: cannot read missing: no such file or folder\n"
+    assert not (tmp_path / "new").exists()
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -53,6 +53,29 @@ def test_other_work_is_judged_relative_to_the_cores_that_a_trial_may_use():
     assert disturbances([two, many, four_of_many]) == [busy, {}, busy]
 
 
+def test_beside_an_accelerator_other_work_disturbs_if_threads_wait_or_it_takes_many_cores():
+    def found(device, **counted):
+        record = on_cores(make_record(case={"device": device}), 16, 16)
+        reasons = record.reasons | {f"interference.{name}": "not shown" for name in counted if counted[name] is None}
+        seen = msgspec.structs.replace(QUIET, **counted)
+        return disturbances([msgspec.structs.replace(record, interference=seen, reasons=reasons)])[0]
+
+    busy = {"busy": "other processes kept 0.4 cores busy"}
+    assert found("cpu", other_busy_cores=0.4, pressure_percent=0.0) == busy  # more than 2% of 16
+    assert found("cuda", other_busy_cores=0.4, pressure_percent=2.0) == {}
+    assert found("cuda", other_busy_cores=0.4, pressure_percent=2.1) == busy
+    assert found("cuda", other_busy_cores=0.4, pressure_percent=None) == busy
+    assert found("cuda", other_busy_cores=4.0, pressure_percent=2.0) == {}
+    assert "busy" in found("cuda", other_busy_cores=4.1, pressure_percent=2.0)
+
+
+def test_a_single_trial_was_and_several_were_disturbed():
+    one = sides((BUSY, 1), (BUSY, 1), rounds=1)
+    assert provisional(("A", [one[:1]])) == "1 of 1 trial of A was disturbed"
+    assert provisional(("A", [one[:1]]), ("B", [one[1:]])) == "1 of 1 trial of A and 1 of 1 trial of B were disturbed"
+    assert provisional(("A", [sides((BUSY, 2), rounds=2)])) == "2 of 2 trials of A were disturbed"
+
+
 def test_trials_are_counted_by_kind_with_what_to_do_about_the_most_frequent():
     groups = [sides((BUSY, 2), (STOLEN, 3))[:8], sides((BUSY, 2), (STOLEN, 3))[8:]]
     found = count(groups)

@@ -256,7 +256,7 @@ def test_a_speed_up_from_disturbed_trials_is_provisional_as_in_every_other_comma
         "(provisional, more than ideal, no interval)"
     )
     notes = "\n".join(series.notes)
-    assert "2 devices: provisional: 1 of 1 trial of 1 device were disturbed" in notes
+    assert "2 devices: provisional: 1 of 1 trial of 1 device was disturbed" in notes
     assert "look first at the disturbed trials of one device: stop other work on the machine" in notes
     (apart,) = found(trials(ONE), trials(TWO, 2, run="other")).series
     assert sentence(apart).endswith("(provisional)")

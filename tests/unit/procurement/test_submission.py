@@ -259,9 +259,9 @@ def test_another_machine_other_software_and_uncommitted_changes_are_named(run, s
     write(run, msgspec.structs.replace(record, machine=machine, software=software))
     found = {of: what for kind, of, what in findings(run, suite) if "within the run" in what}
     assert found.keys() == {"machine", "benchmarker", "software of numpy"}
-    assert "elsewhere (1 trials)" in found["machine"]
-    assert "numpy 9 (1 trials)" in found["software of numpy"]
-    told = "1 trials ran with changes that are in no commit (abc+changes)"
+    assert "elsewhere (1 trial)" in found["machine"]
+    assert "numpy 9 (1 trial)" in found["software of numpy"]
+    told = "1 trial ran with changes that are in no commit (abc+changes)"
     assert ("changed", "benchmarker", told) in findings(run, suite)
 
 

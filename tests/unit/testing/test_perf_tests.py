@@ -3,6 +3,7 @@
 import io
 import subprocess
 import sys
+import textwrap
 import types
 from pathlib import Path
 from types import SimpleNamespace
@@ -57,6 +58,53 @@ def test_a_second_call_fails_and_an_error_of_the_function_shows_the_test_alone(t
     assert "`measure` is called twice: split the test" in done.stdout
     assert "ZeroDivisionError" in done.stdout
     assert "plugin.py" not in done.stdout
+
+
+def test_a_test_that_measures_nothing_fails_if_a_measurement_is_asked_for(tmp_path):
+    text = "import pytest\n\ndef test_nothing(measure):\n    pass\n\n"
+    text += "def test_skipped(measure):\n    pytest.skip('here')\n\ndef test_other():\n    pass\n"
+    done = pytest_in(tmp_path, "--benchmarker=run", text=text)
+    assert "1 failed, 1 passed, 1 skipped" in done.stdout, done.stdout
+    assert "nothing was measured: the test takes `measure`, and does not call it" in done.stdout
+    assert "2 passed, 1 skipped" in pytest_in(tmp_path, text=text).stdout
+
+
+CONFTEST = """
+import pytest
+from pathlib import Path
+
+def pytest_addoption(parser):
+    parser.addoption("--sizes", type=int, action="append", default=[])
+    parser.addoption("--data", type=Path)
+    parser.addini("limit", "A setting.")
+
+def pytest_configure(config):
+    config.at_start = list(config.option.sizes)
+
+@pytest.fixture
+def given(request):
+    option = request.config.option
+    return [request.config.at_start, option.sizes, str(option.data), option.verbose, request.config.getini("limit")]
+"""
+
+
+def test_a_trial_gets_the_options_of_the_users_conftest_as_they_were_given(tmp_path, monkeypatch):
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    monkeypatch.setenv("PYTEST_ADDOPTS", "--sizes=2")
+    wanted = [[1, 2, 3], [1, 2, 3], "x", 0, "7"]
+    text = f"""
+        import os
+        def test_options(measure, given):
+            assert given[:3] + given[4:] == {wanted[:3] + wanted[4:]}
+            assert given[3] == (-1 if "BENCHMARKER_TESTS" in os.environ else 2)
+            measure(lambda: 1)
+    """
+    (tmp_path / "test_file.py").write_text(textwrap.dedent(text))
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --sizes=1\n")
+    words = ("-vv", "--sizes", "3", "--data=x", "-o", "limit=7", "--benchmarker=run", "--benchmarker-trials=1")
+    words = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words)
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
 
 
 def test_a_wrong_mark_is_told_once(tmp_path):
@@ -295,7 +343,8 @@ def test_a_revision_gets_the_test_of_the_user_and_what_it_lacks(tmp_path):
     results = tmp_path / "results"
     revision = Revision.of("--benchmarker-baseline", "HEAD", tmp_path, None, results)
     words = ["-q", f"--rootdir={tmp_path}", "-c", str(tmp_path / "pytest.ini")]
-    own = perf_tests.Place("test_p", words, str(tmp_path), [str(tmp_path), "/usr/lib"])
+    given = ["tests", f"--data={tmp_path}/data"]
+    own = perf_tests.Place("test_p", words, given, str(tmp_path), [str(tmp_path), "/usr/lib"])
     file, place = revision._place(perf / "test_p.py", own)
     tree = revision.checkout.tree
     assert file == tree / "tests/perf/test_p.py"
@@ -309,6 +358,7 @@ def test_a_revision_gets_the_test_of_the_user_and_what_it_lacks(tmp_path):
         "tests/perf/conftest.py": "new",
     }
     assert place.words == ["-q", f"--rootdir={tree}", "-c", str(tree / "pytest.ini")]
+    assert place.given == ["tests", f"--data={tree}/data"]
     assert (place.folder, place.paths) == (str(tree), [str(tree)])
     with pytest.raises(UserError, match="compare with a folder of results"):
         revision._place(Path("/elsewhere/test_p.py"), own)
