@@ -1,5 +1,7 @@
 """Exceptions: errors that the user can fix, a failed trial, and the request to end."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Literal
 
 
@@ -13,6 +15,24 @@ class UserError(Exception):
     def _render_traceback_(self) -> list[str]:
         """Return what IPython shows of an uncaught one, by its protocol: the text alone."""
         return [f"{type(self).__name__}: {self}"]
+
+
+@contextmanager
+def concerning(what: object) -> Iterator[None]:
+    """Begin the text of a `UserError` with what it concerns, such as a file."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{what}: {error}") from error
+
+
+@contextmanager
+def attempt(what: str, remedy: str) -> Iterator[None]:
+    """Turn an OSError into a `UserError`: what cannot be done, why, and the remedy."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{what}: {error.strerror or error}; {remedy}") from error
 
 
 class TrialError(UserError):

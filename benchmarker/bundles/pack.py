@@ -24,7 +24,7 @@ import msgspec
 from msgspec import Struct
 
 from benchmarker.api.case import Case
-from benchmarker.api.errors import UserError
+from benchmarker.api.errors import UserError, attempt
 from benchmarker.bundles import signature
 from benchmarker.bundles.manifest import FORMAT_VERSION, MAX_FILES, Manifest, Packed, Remark, name_trouble
 from benchmarker.bundles.redact import Redactor
@@ -204,12 +204,8 @@ def _own_files(measured: Iterable[Case]) -> dict[str, Path | bytes]:
 @contextmanager
 def _still(folder: Path) -> Iterator[None]:
     """Lock the run so that no other process can resume it; several processes may read it."""
-    try:
+    with attempt(f"cannot read {folder / store.PLAN}", "name the folder of one run, such as results/RUN"):
         file = regular.opened(folder / store.PLAN)
-    except OSError as error:
-        raise UserError(
-            f"cannot read {folder / store.PLAN}: {error.strerror}; name the folder of one run, such as results/RUN"
-        ) from error
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -251,10 +247,8 @@ def _is_profile(path: str) -> bool:
 
 def _walk(folder: Path, below: str) -> Iterator[tuple[str, str]]:
     """Yield every file below a folder, with the reason why it cannot be packed, or an empty text."""
-    try:
+    with attempt(f"cannot read {folder}", "fix this first"):
         entries = list(os.scandir(folder))
-    except OSError as error:
-        raise UserError(f"cannot read {folder}: {error.strerror}; fix this first") from error
     for entry in entries:
         path = below + entry.name
         if entry.is_symlink():
@@ -297,10 +291,8 @@ def _opened(source: Path | bytes) -> Iterator[tuple[IO[bytes], int]]:
     if isinstance(source, bytes):
         yield BytesIO(source), len(source)
         return
-    try:
+    with attempt(f"cannot read {source}", "fix this first"):
         file = source.open("rb")
-    except OSError as error:
-        raise UserError(f"cannot read {source}: {error.strerror}; fix this first") from error
     with file:
         yield file, os.fstat(file.fileno()).st_size
 
@@ -310,8 +302,5 @@ def _whole(path: Path) -> Iterator[BufferedRandom]:
     """Open a temporary file that replaces `path` at the end; nothing is left behind if this fails."""
     if path.exists() and not path.is_file():
         raise UserError(f"{path} is not a regular file; name another file with -o")
-    try:
-        with atomic.whole(path) as file:
-            yield file
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror or error}; name another file with -o") from error
+    with attempt(f"cannot write {path}", "name another file with -o"), atomic.whole(path) as file:
+        yield file

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from io import BufferedReader, BufferedWriter
 from pathlib import Path
 
-from benchmarker.api.errors import UserError
+from benchmarker.api.errors import UserError, attempt
 from benchmarker.bundles import signature
 from benchmarker.bundles.manifest import MAX_FILES, Manifest, Packed, Remark, folded, name_trouble
 from benchmarker.bundles.pack import sha256_of
@@ -89,10 +89,8 @@ def unbundle(
 
 @contextmanager
 def _opened(path: Path) -> Iterator[BufferedReader]:
-    try:
+    with attempt(f"cannot read {path}", "name a bundle"):
         file = regular.opened(path)
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}; name a bundle") from error
     with file:
         yield file
 
@@ -223,13 +221,9 @@ def _unpack(archive: Archive, manifest: Manifest, content: bytes, files: Mapping
 def _hidden(to: Path) -> Iterator[Path]:
     """Create a hidden folder in `to`, and remove it with everything in it at the end."""
     hidden = to / f".unbundle.{secrets.token_hex(8)}.tmp"
-    try:
+    with attempt(f"cannot write to {to}", "free some space, or name another folder with --to"):
         try:
             hidden.mkdir(parents=True)
             yield hidden
         finally:
             shutil.rmtree(hidden, ignore_errors=True)
-    except OSError as error:
-        raise UserError(
-            f"cannot write to {to}: {error.strerror or error}; free some space, or name another folder with --to"
-        ) from error

@@ -148,13 +148,8 @@ def _missing(tested: Tested) -> list[str]:
         errors = [record.error for record in sample.all if record.error]
         if errors:
             notes.append(f"{sample.name}: {part(len(errors), len(sample.all), 'trial')} failed ({errors[0].message})")
-        if sample.lacking:
-            which = (
-                part(len(sample.lacking), len(sample.all), "trial", "has no", "have no")
-                if sample.trials
-                else "no trial has a"
-            )
-            notes.append(f"{sample.name}: {which} {tested.rules.metric}: {sample.lacking[0]}")
+        if missing := sample.missing(tested.rules.metric):
+            notes.append(missing)
         if tested.method == "paired" and len(sample.trials) > len(tested.differences):
             left = len(sample.trials) - len(tested.differences)
             notes.append(f"{sample.name}: {count(left, 'trial')} left out: the other side has none in the same rounds")

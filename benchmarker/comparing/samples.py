@@ -17,6 +17,7 @@ import numpy as np
 from benchmarker.api.program import START_TIME, is_program, mostly_started
 from benchmarker.comparing.matching import Match
 from benchmarker.comparing.results import Method, Rules
+from benchmarker.formatting import part
 from benchmarker.hooks.metrics import Derive, metric_of
 from benchmarker.records.record import Location, Record, location
 from benchmarker.records.sides import Side
@@ -107,6 +108,13 @@ class Sample:
     def run_logs(self) -> dict[Run, float]:
         """The median over the trials of each run, of the logarithms of their values."""
         return {run: float(np.median([trial.log for trial in trials])) for run, trials in self.runs.items()}
+
+    def missing(self, metric: str) -> str:
+        """Return how many trials have no value of the metric, and why the first has none; empty if all have one."""
+        if not self.lacking:
+            return ""
+        some = part(len(self.lacking), len(self.all), "trial", "has no", "have no")
+        return f"{self.name}: {some if self.trials else 'no trial has a'} {metric}: {self.lacking[0]}"
 
     def block_logs(self) -> np.ndarray:
         """Return the logarithms of the step times, s, of all timed blocks."""

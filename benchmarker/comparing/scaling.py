@@ -158,7 +158,7 @@ ONE_TRIAL = "one trial: the variation between processes is unknown"
 def scalings(configurations: Iterable[Configuration], derive: Derive) -> Scalings:
     """Find the series of some configurations; those of several hosts are told apart."""
     groups = [of_host for configuration in configurations for of_host in _by_host(configuration)]
-    single = [each for each in groups if _case(each).devices == 1 and _ok(each)]
+    single = [each for each in groups if _case(each).devices == 1 and each.ok]
     members: dict[tuple[int, Scaling, Parallel], list[Configuration]] = {}
     devices: list[Devices] = []
     left_out: list[str] = []
@@ -169,7 +169,7 @@ def scalings(configurations: Iterable[Configuration], derive: Derive) -> Scaling
             if by_device := _devices(group):
                 devices.append(by_device)
             else:
-                why = next((record.reasons["local"] for record in _ok(group)), FAILED)
+                why = next((record.reasons["local"] for record in group.ok), FAILED)
                 left_out.append(f"{group.name}: {why}")
             continue
         why = _unscaled(group, derive)
@@ -196,20 +196,15 @@ def _case(group: Configuration) -> Case:
     return group.records[0].case
 
 
-def _ok(group: Configuration) -> list[Record]:
-    """Return the successful trials."""
-    return [record for record in group.records if record.error is None]
-
-
 def _samples(group: Configuration) -> int:
     """Return the samples of a step of all devices; a step without any counts as one."""
-    cost = _ok(group)[0].cost
+    cost = group.ok[0].cost
     return max(1, cost.samples) if cost else 1
 
 
 def _unscaled(group: Configuration, derive: Derive) -> str:
     """Return why a case of several devices has no scaling; empty if nothing is known against it."""
-    ok = _ok(group)
+    ok = group.ok
     if not ok:
         return FAILED
     exchange = derive(ok[0]).get(EXCHANGE)
@@ -230,7 +225,7 @@ def _of_a_job_alike(one: Configuration, several: Configuration) -> bool:
     """Whether both ran in jobs of one launcher, on processors and devices with the same names."""
     kinds = [
         (each.allocation.launcher, each.machine.cpu.model, each.device.name)
-        for each in (one.records[0], _ok(several)[0])
+        for each in (one.records[0], several.ok[0])
         if each.allocation and each.device
     ]
     return len(kinds) == 2 and kinds[0] == kinds[1]
@@ -270,7 +265,7 @@ def _series(
 
 
 def _point(one: Configuration, each: Configuration, derive: Derive) -> ScalingPoint:
-    devices, samples, ok = _case(each).devices, _samples(each), _ok(each)
+    devices, samples, ok = _case(each).devices, _samples(each), each.ok
     step_s = median(value for record in ok if (value := derive(record)[STEP_TIME].value) is not None)
     speedup, method, why = Ratio(1.0), METHOD_OF_ONE, None
     if each is not one:
@@ -305,7 +300,7 @@ def _split(
     if not local:
         return None, several[0].reasons.get("local", "")
     times = averaged(local)
-    alone_s = [value for record in _ok(one) if (value := derive(record)[STEP_TIME].value)]
+    alone_s = [value for record in one.ok if (value := derive(record)[STEP_TIME].value)]
     size = times_work / several[0].case.devices * geometric_mean(alone_s) / times.mean_alone_s
     return Split(
         size=size,
@@ -321,7 +316,7 @@ def _split(
 
 def _devices(group: Configuration) -> Devices | None:
     """Return the devices of a case of independent devices; None if no trial has a local phase."""
-    local = [times for record in _ok(group) if (times := local_times(record))]
+    local = [times for record in group.ok if (times := local_times(record))]
     if not local:
         return None
     times = averaged(local)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from benchmarker.api.errors import UserError
+from benchmarker.api.errors import UserError, concerning
 from benchmarker.api.problem import FUNCTION
 from benchmarker.api.program import is_program
 from benchmarker.comparing import matching, profiled_parts
@@ -139,7 +138,7 @@ def pairs_of(a: tuple[str, Mapping[str, Any]], b: tuple[str, Mapping[str, Any]])
     """
     tables = []
     for side, settings in (a, b):
-        with _naming(side):
+        with concerning(side):
             tables.append(build.expanded(description_of(settings, trials=1)))
     named = any(FUNCTION in settings or FUNCTION not in of[0] for (_, settings), of in zip((a, b), tables, strict=True))
     lists = [name for _, settings in (a, b) for name, value in settings.items() if isinstance(value, list)]
@@ -161,7 +160,7 @@ def pairs_of(a: tuple[str, Mapping[str, Any]], b: tuple[str, Mapping[str, Any]])
             one, other, function = tables[0][0]["problem"], tables[1][0]["problem"], tables[0][0][FUNCTION]
             raise UserError(f"{one} and {other} have no function in common; name one of each, as in {one}:{function}")
         not_compared += [f"{table['problem']}:{table[FUNCTION]}" for table in of if table not in common]
-        with _naming(side):
+        with concerning(side):
             if len({values(table) for table in of}) < len(of):
                 raise UserError(f"{len(of)} cases; a side is one: give each setting one value")
             made, left_out = build.make_cases(common)
@@ -170,15 +169,6 @@ def pairs_of(a: tuple[str, Mapping[str, Any]], b: tuple[str, Mapping[str, Any]])
         not_compared += left_out
     pairs = [(one, other) for one in cases[0] for other in cases[1] if agree(one.params, other.params)]
     return [case for pair in pairs for case in pair], not_compared
-
-
-@contextmanager
-def _naming(side: str) -> Iterator[None]:
-    """Name the side in a `UserError`."""
-    try:
-        yield
-    except UserError as error:
-        raise UserError(f"{side}: {error}") from error
 
 
 def judged(

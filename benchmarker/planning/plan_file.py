@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from benchmarker.api.case import Measuring
-from benchmarker.api.errors import UserError
+from benchmarker.api.errors import UserError, concerning
 from benchmarker.files import toml
 from benchmarker.files.toml import take
 from benchmarker.planning.factors import CASE_NAME, Description
@@ -32,10 +32,8 @@ def read(path: Path, name: str | None = None) -> Description:
     Raises `UserError` with the file and the line or key if something is wrong.
     """
     document = toml.load(path)
-    try:
+    with concerning(path):
         return _describe({"name": name or path.stem, **document})
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from error
 
 
 def _describe(document: Mapping[str, Any]) -> Description:

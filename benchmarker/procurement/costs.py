@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from benchmarker.api.errors import UserError
+from benchmarker.api.errors import UserError, concerning
 from benchmarker.api.metric import Metric
 from benchmarker.files import toml
 from benchmarker.hooks.metrics import Derive
@@ -78,7 +78,7 @@ def read(path: Path) -> Costs:
     Raises `UserError` naming the file and the key if the file is not valid.
     """
     document = toml.load(path)
-    try:
+    with concerning(path):
         if "currency" not in document:
             raise UserError("it needs currency")
         currency = toml.take("currency", document.pop("currency"), Annotated[str, Meta(min_length=1, max_length=20)])
@@ -97,8 +97,6 @@ def read(path: Path) -> Costs:
                 raise UserError(
                     f"side.{_key(name)}: price and electricity_price_per_kWh are both 0; set at least one of them"
                 )
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from error
     return Costs(currency, sides, str(path))
 
 

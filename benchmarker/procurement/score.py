@@ -18,7 +18,6 @@ from benchmarker.comparing.notes import suite_notes, suites_of
 from benchmarker.comparing.results import DELTAS, GeometricMean, Rules
 from benchmarker.comparing.samples import Mean, Sample, Tested
 from benchmarker.formatting import count as many
-from benchmarker.formatting import part
 from benchmarker.hooks import names
 from benchmarker.hooks.metrics import Derive, cached, refuse_unknown
 from benchmarker.procurement.completeness import MissingTrials
@@ -342,14 +341,9 @@ def _case(case: Tested, weight: float, turn: int) -> CaseScore:
     )
 
 
-def _lacking(side: Sample, metric: str) -> str | None:
-    """Return why some or all successful trials of a side have no value of a metric, or None."""
-    if side.lacking:
-        which = (
-            part(len(side.lacking), len(side.all), "trial", "has no", "have no") if side.trials else "no trial has a"
-        )
-        return f"{side.name}: {which} {metric}: {side.lacking[0]}"
-    return None if side.trials else f"{side.name}: no trial succeeded"
+def _lacking(side: Sample, metric: str) -> str:
+    """Return why some or all trials of a side have no value of a metric; empty if all have one."""
+    return side.missing(metric) or ("" if side.trials else f"{side.name}: no trial succeeded")
 
 
 def _notes(matches: Sequence[matching.Match]) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from benchmarker.api.errors import UserError
+from benchmarker.api.errors import UserError, concerning
 from benchmarker.files import toml
 from benchmarker.planning import suites
 from benchmarker.records.factors import Factors, selects, take_match, why_none
@@ -54,7 +54,7 @@ def read(path: Path) -> Weights:
     if not path.exists():
         path = suites.weights(str(path)) or path
     file = toml.load(path)
-    try:
+    with concerning(path):
         tables = toml.take("weight", file.pop("weight", []), list[dict[str, Any]])
         if file:
             raise UserError(f"{next(iter(file))} is not a key of this file; write [[weight]] tables")
@@ -65,6 +65,4 @@ def read(path: Path) -> Weights:
             entries.append(Weight(take_match(f"{name}.match", entry.match), entry.weight))
         if not entries:
             raise UserError("it has no [[weight]]")
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from error
     return Weights(tuple(entries))

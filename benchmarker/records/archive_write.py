@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from benchmarker.api.errors import UserError
+from benchmarker.api.errors import UserError, attempt
 from benchmarker.files import atomic
 from benchmarker.files.locks import locked
 from benchmarker.records import archive
@@ -42,12 +42,10 @@ Row = Mapping[str, Any]
 
 def create(path: Path) -> None:
     """Create an archive, unless it exists; raises `UserError` if it cannot be written."""
-    try:
+    with attempt(f"cannot write to {path}", "name another folder with --to"):
         path.mkdir(parents=True, exist_ok=True)
         with locked(path, wait=True):
             archive.create(path)
-    except OSError as error:
-        raise UserError(f"cannot write to {path}: {error.strerror}; name another folder with --to") from error
 
 
 def commit(path: Path, trials: Sequence[Row], files: Sequence[Row]) -> dict[str, str]:
@@ -56,24 +54,21 @@ def commit(path: Path, trials: Sequence[Row], files: Sequence[Row]) -> dict[str,
     Those are not added again. No trial may be given twice. The trials of a year appear together. Raises `UserError` if
     the archive cannot be written, or if a part is damaged, because it is not known then what it contains.
     """
-    try:
-        with locked(path, wait=True):
-            archive.check(path)
-            sweep(path)
-            known_files = _known(path, archive.RUNS, "run_id", {row["run_id"] for row in files})
-            there = {(row["run_id"], row["name"], row["sha256"]) for row in known_files}
-            known = _known(path, archive.TRIALS, "trial_id", {row["trial_id"] for row in trials})
-            digests = {row["trial_id"]: row["sha256"] for row in known}
-            year_of = {row["run_id"]: _year(row) for row in trials}
-            new = [row for row in files if (row["run_id"], row["name"], row["sha256"]) not in there]
-            _write(path, archive.RUNS, new, lambda row: year_of[row["run_id"]])
-            _write(path, archive.TRIALS, [row for row in trials if row["trial_id"] not in digests], _year)
-            for table in (archive.RUNS, archive.TRIALS):
-                for folder in (path / table).glob("year=*"):
-                    _merge(path, table, folder)
-            return digests
-    except OSError as error:
-        raise UserError(f"cannot write to {path}: {error.strerror or error}; free some space, and add again") from error
+    with attempt(f"cannot write to {path}", "free some space, and add again"), locked(path, wait=True):
+        archive.check(path)
+        sweep(path)
+        known_files = _known(path, archive.RUNS, "run_id", {row["run_id"] for row in files})
+        there = {(row["run_id"], row["name"], row["sha256"]) for row in known_files}
+        known = _known(path, archive.TRIALS, "trial_id", {row["trial_id"] for row in trials})
+        digests = {row["trial_id"]: row["sha256"] for row in known}
+        year_of = {row["run_id"]: _year(row) for row in trials}
+        new = [row for row in files if (row["run_id"], row["name"], row["sha256"]) not in there]
+        _write(path, archive.RUNS, new, lambda row: year_of[row["run_id"]])
+        _write(path, archive.TRIALS, [row for row in trials if row["trial_id"] not in digests], _year)
+        for table in (archive.RUNS, archive.TRIALS):
+            for folder in (path / table).glob("year=*"):
+                _merge(path, table, folder)
+        return digests
 
 
 def sweep(path: Path) -> None:

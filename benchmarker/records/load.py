@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from benchmarker.api.case import Case
-from benchmarker.api.errors import UserError
+from benchmarker.api.errors import UserError, attempt
 from benchmarker.api.fields import NULL_IS_AN_ANSWER, Count, Positive, null_because
 from benchmarker.files import atomic
 from benchmarker.files.atomic import Fault, as_json
@@ -181,11 +181,9 @@ def write(results: Path, load: Load) -> Path:
     It has no line breaks, because there is a number for each token. Raises `UserError` if it cannot be written.
     """
     path = results / load.run_id / LOAD
-    try:
+    with attempt(f"cannot write to {results}", "name another folder with --results"):
         results.mkdir(parents=True, exist_ok=True)
         with locked(results, wait=True):  # else a run that starts could sweep the folder while it is empty
             path.parent.mkdir(exist_ok=True)
             atomic.write(path, as_json(load) + b"\n")
-    except OSError as error:
-        raise UserError(f"cannot write to {results}: {error.strerror}; name another folder with --results") from error
     return path

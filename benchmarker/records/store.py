@@ -42,7 +42,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from benchmarker.api.errors import UserError
+from benchmarker.api.errors import UserError, attempt
 from benchmarker.files import atomic, regular
 from benchmarker.files.atomic import Fault, decode, encode, write
 from benchmarker.files.locks import locked
@@ -217,13 +217,11 @@ def continued(folder: RunFolder) -> Iterator[RunFolder]:
 def new_submission(results: Path, plan_file: bytes) -> Path:
     """Create the folder of a run that is to be submitted, with its plan file; raises `UserError` if that fails."""
     path = results / new_id()
-    try:
+    with attempt(f"cannot write to {results}", "name another folder with --results"):
         results.mkdir(parents=True, exist_ok=True)
         with locked(results, wait=True):
             path.mkdir()
             write(path / PLAN_FILE, plan_file)
-    except OSError as error:
-        raise UserError(f"cannot write to {results}: {error.strerror}; name another folder with --results") from error
     return path
 
 

@@ -97,11 +97,11 @@ def rooflines(
     """Return the roofline of each configuration, from medians over trials, and the reasons why others have none."""
     models: list[Roofline] = []
     reasons: dict[str, None] = {}
-    groups = [each for each in configurations if any(record.error is None and record.blocks for record in each.records)]
+    groups = [each for each in configurations if any(record.blocks for record in each.ok)]
     cases = [group.factors for group in groups]
     named = names.names(cases, [SIDE]).whole if len(cases) > 1 else [names.name(case) for case in cases]
     for configuration, each in zip(map(names.on_side, cases, named), groups, strict=True):
-        good = [record for record in each.records if record.error is None]
+        good = each.ok
         first = good[0]
         roof = measured_roof(first, ceilings) if source == "measured" else vendor_roof(first)
         if roof is None:

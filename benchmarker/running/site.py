@@ -6,7 +6,7 @@ from pathlib import Path
 import platformdirs
 from msgspec import Struct
 
-from benchmarker.api.errors import UserError
+from benchmarker.api.errors import concerning
 from benchmarker.files import toml
 
 VARIABLE = "BENCHMARKER_SITE"
@@ -33,7 +33,5 @@ def read_site() -> Site:
     if not named and not path.exists():
         return Site()
     settings = toml.load(path)
-    try:
+    with concerning(path):
         return toml.take_table("the file", settings, Site)
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from error

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarker.api.errors import TerminatedError, UserError
+from benchmarker.api.errors import TerminatedError, UserError, concerning
 from benchmarker.api.launcher import Allocation, Launcher
 from benchmarker.files.atomic import encode, write
 from benchmarker.hooks import launchers
@@ -95,10 +95,8 @@ def check(path: Path, name: str, parts: Sequence[int] = ()) -> None:
     With `parts`, each case must be in one of them: it states so many nodes.
     """
     description = plan_file.read(path, name)
-    try:
+    with concerning(path):
         suite = build.suite_of(description)
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from error
     stated = {int(case.settings.get("nodes") or 1) for case in suite.cases}
     if parts and stated != {*parts}:
         wanted = ",".join(map(str, sorted(stated)))

@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from benchmarker.api.errors import UserError
+from benchmarker.api.errors import UserError, attempt
 from benchmarker.files import atomic
 from benchmarker.traces import profile_files
 from benchmarker.traces.events import ON_DEVICE
@@ -62,15 +62,12 @@ class _Slice(msgspec.Struct, omit_defaults=True, tag_field="ph", tag="X", gc=Fal
 
 def write_events(events: pd.DataFrame, path: Path) -> None:
     """Write an event table to `path`, completely or not at all; it is compressed if the name ends in `.gz`."""
-    try:
-        with atomic.whole(path) as file:
-            if path.suffix == ".gz":
-                with gzip.GzipFile(fileobj=file, mode="wb", compresslevel=_LEVEL, mtime=0) as packed:
-                    _write(events, packed)
-            else:
-                _write(events, file)
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror or error}; fix that or name another file") from error
+    with attempt(f"cannot write {path}", "fix that or name another file"), atomic.whole(path) as file:
+        if path.suffix == ".gz":
+            with gzip.GzipFile(fileobj=file, mode="wb", compresslevel=_LEVEL, mtime=0) as packed:
+                _write(events, packed)
+        else:
+            _write(events, file)
 
 
 def _write(events: pd.DataFrame, file: IO[bytes] | gzip.GzipFile) -> None:

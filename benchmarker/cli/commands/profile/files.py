@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from benchmarker.api.errors import UserError
+from benchmarker.api.errors import UserError, attempt
 from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.display.profiles import causal_option, from_result
 from benchmarker.cli.display.progress import working
@@ -60,11 +60,9 @@ def import_command(
         except UserError as error:
             click.echo(clean(f"benchmarker: error: {error}"), err=True)
             continue
-        try:
+        with attempt(f"cannot write {table}", "name another folder with -o"):
             table.parent.mkdir(parents=True, exist_ok=True)
             atomic.write(table, profile_files.encode(ingested))
-        except OSError as error:
-            raise UserError(f"cannot write {table}: {error.strerror}; name another folder with -o") from None
         for text in ingested.trace.missing:
             click.echo(clean(f"INCOMPLETE profile of {file}: {text}"), err=True)
         made.append((file, table, ingested.trace))

@@ -7,7 +7,7 @@ from typing import Any
 import click
 import msgspec
 
-from benchmarker.api.errors import UserError
+from benchmarker.api.errors import UserError, concerning
 from benchmarker.cli.display.output import Output, View, output_options
 from benchmarker.cli.options.results import pool_option, results_argument, tell_unread
 from benchmarker.cli.options.types import File, Share
@@ -103,13 +103,11 @@ def command(
         lacking = _write(write, read[0][1], metric or reference.METRIC, tolerance, results, anyway=anyway)
         return Output(status=1 if lacking or faults or planned[0].missing else 0)
     derive = load_metrics(results)
-    try:
+    with concerning(asked):
         acceptance = together(
             (name, accept(wanted, records, of.missing, derive))
             for (name, records, _), of in zip(read, planned, strict=True)
         )
-    except UserError as error:
-        raise UserError(f"{asked}: {error}") from error
     if xml:
         _write_junit(xml, str(asked), acceptance, faults)
     passed = not faults and all(outcome.verdict == "PASS" for outcome in acceptance.outcomes)
