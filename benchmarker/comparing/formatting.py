@@ -250,6 +250,11 @@ def headline(each: Comparison | GeometricMean, terms: Terms) -> str:
     return (change.bounds() or "too few trials") if each.verdict == "undecided" else change.cell()
 
 
+def explained(each: Comparison) -> str:
+    """Return what accounts for the difference, as a sentence; empty if that is not known."""
+    return f"{each.explanation[0].upper()}{each.explanation[1:]}." if each.explanation else ""
+
+
 def tally(judged: Iterable[Comparison]) -> str:
     """Return how often each verdict was given, the most frequent first: `3 faster, 1 undecided (provisional)`."""
     return ", ".join(f"{number} {word}" for word, number in Counter(map(verdict, judged)).most_common())

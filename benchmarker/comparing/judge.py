@@ -10,11 +10,12 @@ from benchmarker.api.metric import Metric
 from benchmarker.comparing import matching
 from benchmarker.comparing.diagnosis import executions
 from benchmarker.comparing.disturbances import provisional, suspicions
-from benchmarker.comparing.formatting import ONE_PROCESS, better_and_worse, few_runs, ratio, tally
+from benchmarker.comparing.explanation import explanation
+from benchmarker.comparing.formatting import ONE_PROCESS, better_and_worse, few_runs, ratio, short, tally
 from benchmarker.comparing.matching import Match
 from benchmarker.comparing.notes import notes_on, notes_on_cases, notes_on_mean
 from benchmarker.comparing.results import Classical, Comparison, Family, GeometricMean, Rules, Verdict
-from benchmarker.comparing.samples import BY_RUN, Mean, Sample, Tested
+from benchmarker.comparing.samples import BY_RUN, OF_TIMES, Mean, Sample, Tested
 from benchmarker.formatting import count, duration_text
 from benchmarker.hooks.metrics import Derive
 from benchmarker.records.record import Record
@@ -111,6 +112,7 @@ def _comparison(tested: Tested, p: float, p_same: float, family: int) -> Compari
         provisional=provisional_of(tested),
         execution=_execution([tested.match]),
         refused=tested.mostly_started,
+        explanation=_explanation(tested),
         enough=enough(test, tested.margin, tested.alpha / family) if test and outcome == "undecided" else None,
         looks=tested.looks if len(tested.looks) > 1 else [],
         notes=[
@@ -120,6 +122,15 @@ def _comparison(tested: Tested, p: float, p_same: float, family: int) -> Compari
             *notes_on(tested, family),
         ],
     )
+
+
+def _explanation(tested: Tested) -> str:
+    """Return what accounts for the difference, if step times or their rate are compared and it is above δ."""
+    rules, match = tested.rules, tested.match
+    if rules.level != "trial" or not rules.metric.startswith(OF_TIMES) or tested.shift is None:
+        return ""
+    names = short(match.baseline.name), short(match.contender.name)
+    return str(explanation(match.baseline, match.contender, names, rules.delta) or "")
 
 
 def provisional_of(tested: Tested) -> str | None:

@@ -59,7 +59,8 @@ class Comparison(Struct, frozen=True, kw_only=True):
     process of the user measured, most trials of a side were disturbed, or a side that was not interleaved has one run.
     `execution` says that one side compiles its steps and the other does not, and what compiles them; it is empty if
     both do the same. `refused` says that the time of a program is mostly that of starting a process, so that there is
-    no ratio and no verdict; it is empty if that is not so.
+    no ratio and no verdict; it is empty if that is not so. `explanation` says which parts of a step account for the
+    difference of step times, if both sides were profiled.
     """
 
     case: dict[str, Value]
@@ -94,6 +95,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     provisional: str | None
     execution: str = ""
     refused: str = ""
+    explanation: str = ""
     enough: int | None
     looks: list[int]
     notes: list[str]

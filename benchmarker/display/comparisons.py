@@ -29,6 +29,8 @@ from benchmarker.tables.table import NOTHING, P_VALUE, Cell, Column, Filled, Sho
 COLOURS = {"faster": "green", "better": "green", "slower": "red", "worse": "red", "undecided": "yellow", "same": ""}
 """Colours of the verdicts."""
 _LETTERS = tuple(enumerate("AB"))
+MOST_EXPLAINED = 4
+"""Comparisons of several of which it is said what accounts for the difference."""
 LONGEST = 16
 """Longest name of a side that is the heading of its column."""
 
@@ -79,6 +81,8 @@ def _one_output(each: Comparison, shared: str, *, verbose: bool) -> Iterator[Par
     yield Text(f"  {figures}", "    ")
     if where := " ".join(filter(None, [each.name, _part(each), shared])):
         yield Text(f"  {where}", "    ")
+    if each.explanation:
+        yield Text(f"  {each.explanation}", "    ")
     if verbose:
         yield Text(f"  {details(each)}", "    ")
         yield Text(f"  {METHODS[each.method]}", "    ")
@@ -112,6 +116,9 @@ def _several_output(family: Family, most_notes: int | None, *, wide: bool, verbo
             if len(set(sides)) == 1:
                 yield Text(f"{letter}: {sides[0]}", "  ")
     yield _table(comparisons, wide=wide, verbose=verbose)
+    explained = [each for each in comparisons if each.explanation]
+    for each in explained[: None if verbose else MOST_EXPLAINED]:
+        yield Text(f"  {each.name or short(each.contender)}: {each.explanation}", "    ")
     if verbose:
         corrected = f"p adjusted for {len(comparisons)} comparisons (Holm)"
         yield Text(f"  B/A with its {percent(first.level)} interval; {corrected}; δ {percent(first.delta)}", "    ")

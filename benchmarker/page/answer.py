@@ -7,8 +7,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from benchmarker.comparing import diagnosis
+from benchmarker.comparing.disturbances import disturbances
 from benchmarker.comparing.formatting import (
     Terms,
+    enough,
+    explained,
     few_runs,
     headline,
     measure,
@@ -29,12 +32,13 @@ from benchmarker.procurement.score import coverage, terms_of
 from benchmarker.roofline.model import BEYOND, beyond
 
 if TYPE_CHECKING:
-    from benchmarker.page.study import Study
+    from benchmarker.page.study import Group, Study
     from benchmarker.procurement.accept import Acceptance
     from benchmarker.procurement.score import MetricScore
 
 MOST_CARDS = 4
 MOST_REASONS = 3
+MOST_TRIALS = 4
 LONGEST = 320
 """Characters of a doubt; the section that it points to has all."""
 
@@ -106,16 +110,20 @@ def _card(study: Study, each: Comparison | GeometricMean, before: str, terms: Te
     details = [f"{measure(terms.metric)}: {'B/A' if _is_compared(study, each) else 'score'} {value}"]
     if each.ratio is not None:
         details.append(f"{percent(each.level)} interval {interval}" if each.low is not None else "no interval")
+    explanation = ""
     if isinstance(each, Comparison):
         details.append(numbers(each))
-        said = sentence(each, terms)
+        said = "; ".join(filter(None, [sentence(each, terms), enough(each)]))
+        explanation = explained(each)
     else:
         said = over_cases(each, terms)
         if study.family and terms.metric == study.rules.metric:
             sides = short(each.baseline), short(each.contender)
             own = [one for one in study.family.comparisons if (short(one.baseline), short(one.contender)) == sides]
             details.append(f"of {count(len(own), 'case')}: {tally(own)}")
-    return Card(each.verdict, before + verdict(each), f"{said}.", headline(each, terms), "; ".join(details))
+    return Card(
+        each.verdict, before + verdict(each), f"{said}.", headline(each, terms), "; ".join(details), explanation
+    )
 
 
 def _is_compared(study: Study, each: Comparison | GeometricMean) -> bool:
@@ -135,12 +143,13 @@ def _accepted(result: str, found: Acceptance) -> Card:
     )
 
 
-def doubts(study: Study) -> list[Doubt]:
-    """Return what to know before believing the answer, the gravest first."""
+def doubts(study: Study, unsteady: Sequence[str]) -> list[Doubt]:
+    """Return what to know before believing the answer, the gravest first; `unsteady` says which trials are."""
     found = dict[str, str]()
     for section, texts in (
         ("verdicts", _provisional(study)),
         ("faults", _sides(study)),
+        ("over_time", unsteady),
         ("measured", _environments(study)),
         ("faults", _missing(study)),
         ("verdicts", _undecided(study)),
@@ -168,12 +177,23 @@ def _sides(study: Study) -> Iterator[str]:
     """Yield what makes each side doubtful, whatever it is compared with."""
     for side, groups in study.sides.items():
         of = f"{side}: " if side else ""
-        for text in diagnosis.doubts([group.records for group in groups]).values():
-            yield f"{of}{text}."
+        for kind, text in diagnosis.doubts([group.records for group in groups]).items():
+            yield f"{of}{text}{_disturbed(groups) if kind == 'disturbed' else ''}."
     untold = _untold(study)
     if untold:
         some = part(untold, len(study.records), "trial", "has", "have")
         yield f"{some} no interference counters, so disturbances are unknown."
+
+
+def _disturbed(groups: Sequence[Group]) -> str:
+    """Return the names of the disturbed trials of a side."""
+    found = [
+        f"{group.case}, trial {record.trial}" if len(groups) > 1 else f"trial {record.trial}"
+        for group in groups
+        for record, why in zip(group.ok, disturbances(group.ok), strict=True)
+        if why
+    ]
+    return f" ({some(found, MOST_TRIALS, '; ')})"
 
 
 def _untold(study: Study) -> int:

@@ -56,7 +56,7 @@ def page(study: Study) -> tuple[Page, list[str]]:
     lines, unread_lines = time_series(study)
     icicles, of_profiles, unread_tables = profiled(study)
     judged, picture = verdicts(study)
-    run, unread_meters = over_time(study)
+    run, unsteady, unread_meters = over_time(study)
     unread = list(dict.fromkeys([*unread_lines, *unread_tables, *unread_meters]))
     found = (
         measured(study),
@@ -84,7 +84,7 @@ def page(study: Study) -> tuple[Page, list[str]]:
         summary.title(study),
         summary.subtitle(study),
         (*answer.cards(study), *loads.cards(study.loads)),
-        (*answer.doubts(study), *loads.doubted(study.loads)),
+        (*answer.doubts(study, unsteady), *loads.doubted(study.loads)),
         tuple(each for each in found if each),
         picture=picture,
         sides=at_a_glance(study),

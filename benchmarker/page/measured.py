@@ -54,7 +54,9 @@ def at_a_glance(study: Study) -> tuple[tuple[str, str], ...]:
     if len(study.sides) == 1:
         return ((next(iter(study.sides)) or "measured on", shared),)
     sides = list(study.sides)[:MOST_GLANCED]
-    told = [(side, _listed((row[0], row[at]) for row in different)) for at, side in enumerate(sides, 1)]
+    told = [
+        (side, _listed((row[0], row[at]) for row in different if row[at] != side)) for at, side in enumerate(sides, 1)
+    ]
     if more := len(study.sides) - len(sides):
         told.append((f"{more} more", "see below"))
     return *told, (_same(study), shared)

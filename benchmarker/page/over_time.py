@@ -94,14 +94,14 @@ class Trial:
         return x, y, None, None, f"{self.name}: {what} block {found.after} ({found.share:+.1%})"
 
 
-def over_time(study: Study) -> tuple[Section | None, list[str]]:
-    """Return the figures of each case, and the time series that could not be read."""
+def over_time(study: Study) -> tuple[Section | None, list[str], list[str]]:
+    """Return the figures of each case, what is said of trials that are not steady, and the unreadable time series."""
     cases: dict[str, list[Group]] = {}
     for group in study.groups:
         if any(record.blocks for record in group.ok):
             cases.setdefault(group.case, []).append(group)
     if not cases:
-        return None, []
+        return None, [], []
     parts: list[Figure] = []
     unread: list[str] = []
     doubted: list[str] = []
@@ -118,14 +118,14 @@ def over_time(study: Study) -> tuple[Section | None, list[str]]:
         meters, faults = _meters(study, f"meters-{at}", f"What meters read meanwhile{of}", trials)
         parts += meters
         unread += faults
-    lead = [
-        f"{what}: {some(of, MOST_NAMED, '; ')}." for what, of in (("Doubted", doubted), ("Not steady", changed)) if of
-    ]
+    unsteady = [f"Not steady: {some(changed, MOST_NAMED, '; ')}."] if changed else []
+    lead = [f"Doubted: {some(doubted, MOST_NAMED, '; ')}."] if doubted else []
+    lead += unsteady
     if len(cases) > MOST_CASES:
         lead.append(
             f"Only the first {MOST_CASES} of {len(cases)} cases are drawn; `show RECORD --json` prints every block."
         )
-    return Section("over_time", "Step time over the run", tuple(lead), tuple(parts)), unread
+    return Section("over_time", "Step time over the run", tuple(lead), tuple(parts)), unsteady, unread
 
 
 def placed(groups: Sequence[Group]) -> list[Trial]:

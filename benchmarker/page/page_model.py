@@ -211,13 +211,17 @@ def figures_of(sections: Iterable[Section | None]) -> list[Figure]:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """An answer at the top of the page: the verdict, a sentence with its subject, the figure, and what it means."""
+    """An answer at the top of the page: the verdict, a sentence with its subject, the figure, and what it means.
+
+    The `explanation`, if there is one, says where the difference comes from; the section `kernels` shows it.
+    """
 
     verdict: Verdict | Literal["none"]
     word: str
     sentence: str
     figure: str
     detail: str
+    explanation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,10 +245,7 @@ class Page:
     cards: tuple[Card, ...]
     doubts: tuple[Doubt, ...]
     sections: tuple[Section, ...]
-    undoubted: str = (
-        "No trial failed or is missing, none is known to have been disturbed, and no difference between the sides was "
-        "found."
-    )
+    undoubted: str = "No trial failed or is missing, and none is known to have been disturbed or is unsteady."
     picture: Figure | None = None
     sides: tuple[tuple[str, str], ...] = ()
     evidence: Listing | None = None

@@ -47,13 +47,14 @@ def profiled(study: Study) -> tuple[list[Figure], list[Section], list[str]]:
     timelines: list[Figure] = []
     tables: list[Listing] = []
     unread: list[str] = []
-    for trials in cases.values():
+    for case, trials in cases.items():
         sides = _read(study, trials, unread)
-        drawn, over_time = _figures(sides, known, f"{len(icicles)}", number)
+        of = f"{case}: " if len(cases) > 1 and trials[0][0].side else ""
+        drawn, over_time = _figures(sides, known, f"{len(icicles)}", of, number)
         icicles += drawn
         timelines += over_time
         if len(tables) < MOST_TABLES:
-            tables += _tables(sides[: MOST_TABLES - len(tables)], OPS_ON_PAGE // min(number, MOST_TABLES))
+            tables += _tables(sides[: MOST_TABLES - len(tables)], of, OPS_ON_PAGE // min(number, MOST_TABLES))
     lead = _beyond(study, every)
     sections = [Section("step", "One step over time", lead, tuple(timelines))] if timelines else []
     about = (
@@ -80,30 +81,36 @@ def _read(study: Study, trials: Trials, unread: list[str]) -> list[Side]:
             unread.append(f"{record.trial_id}: has a profile, but no event table next to its record")
             continue
         try:
-            sides.append(Side(f"{group.label}, trial {record.trial}", group.series, load(path)))
+            sides.append(Side(f"{group.side or group.case}, trial {record.trial}", group.series, load(path)))
         except UserError as error:
             unread.append(str(error))
     return sides
 
 
-def _figures(sides: Sequence[Side], known: list[str], key: str, number: int) -> tuple[list[Figure], list[Figure]]:
-    """Return the icicles and the time lines of a case; `number` is that of all profiles on the page."""
+def _figures(
+    sides: Sequence[Side], known: list[str], key: str, of: str, number: int
+) -> tuple[list[Figure], list[Figure]]:
+    """Return the icicles and the time lines of a case, with titles that begin with `of`.
+
+    `number` is that of all profiles on the page.
+    """
     from benchmarker.page.icicle import icicle
     from benchmarker.page.timeline import timeline
 
     pairs: list[tuple[Side, ...]] = [(sides[0], side) for side in sides[1:]] or [(side,) for side in sides]
     nodes, rows = drawn_of(number)
     icicles = [
-        icicle(f"icicle-{key}-{at}", " and ".join(side.name for side in pair), pair, known, nodes)
+        icicle(f"icicle-{key}-{at}", of + " and ".join(side.name for side in pair), pair, known, nodes)
         for at, pair in enumerate(pairs)
     ]
-    return icicles, [timeline(f"step-{key}-{at}", side, known, rows) for at, side in enumerate(sides)]
+    named = [side._replace(name=f"{of}{side.name}") for side in sides]
+    return icicles, [timeline(f"step-{key}-{at}", side, known, rows) for at, side in enumerate(named)]
 
 
-def _tables(sides: Sequence[Side], most: int) -> list[Listing]:
+def _tables(sides: Sequence[Side], of: str, most: int) -> list[Listing]:
     from benchmarker.traces.statistics import ops
 
-    return [listing(side.name, ops(side.ingested.events), most) for side in sides]
+    return [listing(f"{of}{side.name}", ops(side.ingested.events), most) for side in sides]
 
 
 def _beyond(study: Study, every: Trials) -> tuple[str, ...]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from benchmarker.comparing.formatting import explained, short
 from benchmarker.formatting import count
 from benchmarker.page.page_model import Axis, Bars, Figure, Listing, Section, drawn, searchable
 from benchmarker.page.study import MOST_DRAWN, named
@@ -24,6 +25,7 @@ UNLISTED = "(not listed)"
 NO_CATEGORY = "(none)"
 MOST_CATEGORIES = 8
 MOST_OPS = 200
+MOST_EXPLAINED = 4
 
 
 def categories(study: Study) -> list[str]:
@@ -80,7 +82,17 @@ def kernels(study: Study, icicles: Sequence[Figure]) -> Section | None:
         if record.trace and record.trace.missing
     ]
     parts: tuple[Figure | Listing, ...] = (figure, *icicles, *_communication(study, profiled))
-    return Section("kernels", "Where the time goes", (), parts, tuple(incomplete[:5]))
+    return Section("kernels", "Where the time goes", tuple(_explained(study)), parts, tuple(incomplete[:5]))
+
+
+def _explained(study: Study) -> Iterator[str]:
+    """Yield what accounts for the difference of each compared case, of the first ones if there are many."""
+    compared = zip(study.matches, study.family.comparisons, strict=True) if study.family else ()
+    told = [(study.case_of(match), each) for match, each in compared if each.explanation]
+    for case, each in told[:MOST_EXPLAINED]:
+        yield f"{case}, {short(each.contender)}: {each.explanation}." if len(told) > 1 else explained(each)
+    if len(told) > MOST_EXPLAINED:
+        yield f"`compare --verbose` says the same of {count(len(told) - MOST_EXPLAINED, 'more comparison')}."
 
 
 _SHARES = ("communication_share", "hidden_share")

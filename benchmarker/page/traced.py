@@ -41,6 +41,7 @@ def page(traces: Sequence[tuple[Path, Ingested]], title: str | None) -> Page:
         cards=(),
         doubts=tuple(doubts),
         sections=tuple(sections),
+        undoubted="Nothing is known to be missing.",
     )
 
 

@@ -207,12 +207,16 @@ def _figure(
         Points.of(f"{contender}: {word}", order.index(contender), dots, "dots", _SYMBOLS[word])
         for (contender, word), dots in found.items()
     ]
+    known = any(each.low is not None for _, each in rows)
+    interval = (
+        f", with its {percent(rows[0][1].level)} interval as a line" if known else "; too few trials for intervals"
+    )
     side, gain = "Left" if first.better == "lower" else "Right", better_and_worse(first.unit)[0]
     return Figure(
         key,
         f"Ratio of the {measure(first.metric)}, contender over baseline",
-        f"Each mark is a ratio, with its {percent(rows[0][1].level)} interval as a line. {side} of 1 means that the "
-        f"contender is {gain}. The shaded band, ±{percent(first.delta)}, counts as no difference.{more}",
+        f"Each mark is a ratio{interval}. {side} of 1 means that the contender is {gain}. The shaded band, "
+        f"±{percent(first.delta)}, counts as no difference.{more}",
         Axis("ratio, contender over baseline", "", log=True),
         (*marks, *ratios),
         data,

@@ -584,3 +584,16 @@ def test_no_more_lines_are_drawn_than_can_be_told_apart(page_of, place, parts):
     assert len(figure.marks) == 8
     assert len(figure.data.rows) == 20
     assert "8 of 10 lines" in figure.left_out
+
+
+def test_disturbed_and_unsteady_trials_are_named_at_the_top(page_of, place):
+    steady = [1.0 + 0.001 * (at % 7) for at in range(60)]
+    records = [
+        make_record(steady if trial else [*steady[:40], *(1.1 * each for each in steady[40:])], trial=trial)
+        for trial in range(3)
+    ]
+    stolen = msgspec.structs.replace(records[2].interference, steal_percent=9.0)
+    records[2] = msgspec.structs.replace(records[2], interference=stolen)
+    told = doubts(page_of(place(records)))
+    assert any(each.startswith("1 of 3 trials were disturbed") and each.endswith(" (trial 2).") for each in told)
+    assert "Not steady: trial 0: the level changes after block 40 (+10.0%)." in told
