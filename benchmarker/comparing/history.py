@@ -1,13 +1,11 @@
 """Series of cases along time, along commits or versions, their change points, and what else changed there."""
 
-from __future__ import annotations
-
 import math
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -15,19 +13,17 @@ from msgspec import Struct
 from scipy import special
 
 from benchmarker.api.errors import UserError
+from benchmarker.api.metric import Metric
 from benchmarker.comparing.formatting import enough, ratio
 from benchmarker.comparing.results import Comparison
 from benchmarker.formatting import count
+from benchmarker.hooks.cases import Cases
+from benchmarker.hooks.metrics import Derive
 from benchmarker.records.environment import environment_of
 from benchmarker.records.factors import SOURCE, Value, changes, factors_of, text
+from benchmarker.records.record import Record
 from benchmarker.stats import changes as change_points
 from benchmarker.stats.changes import LEAST, LEVEL
-
-if TYPE_CHECKING:
-    from benchmarker.api.metric import Metric
-    from benchmarker.hooks.cases import Cases
-    from benchmarker.hooks.metrics import Derive
-    from benchmarker.records.record import Record
 
 DATE, COMMIT, HOST, NODE = "date", "commit", "host", "node"
 OF_COMMIT = (COMMIT, SOURCE)

@@ -1,9 +1,7 @@
 """Turn the scopes and kernels of profiled trials into matches, so that they are compared like whole trials."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping, Sequence
 from statistics import median
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -13,15 +11,11 @@ from benchmarker.api.metric import Metric
 from benchmarker.comparing.matching import Match, Matching
 from benchmarker.comparing.results import PROFILED, Level
 from benchmarker.formatting import count
+from benchmarker.hooks.metrics import Derive
 from benchmarker.records.factors import Value, label
 from benchmarker.records.profile import Kernel, Scope
+from benchmarker.records.record import Record
 from benchmarker.records.sides import Side
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from benchmarker.hooks.metrics import Derive
-    from benchmarker.records.record import Record
 
 Line = Scope | Kernel
 Part = tuple[str, ...]

@@ -1,18 +1,12 @@
 """Rank sides by their scores in one metric; sides that do not differ significantly share a rank."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
-from benchmarker.comparing.formatting import Change, short
+from benchmarker.comparing.formatting import Change, Words, short
 from benchmarker.comparing.results import GeometricMean
-
-if TYPE_CHECKING:
-    from benchmarker.comparing.formatting import Words
-    from benchmarker.procurement.sides import Pair
+from benchmarker.procurement.sides import Pair
 
 BETTER = ("faster", "better")
 WORSE = ("slower", "worse")

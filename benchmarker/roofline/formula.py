@@ -3,24 +3,19 @@
 Cases are asked for by many records, so what is computed for one is kept.
 """
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from benchmarker.api.case import Case, Mode
+from benchmarker.api.cost import Cost, Work
 from benchmarker.api.problem import phases_of
 from benchmarker.formatting import one_line
 from benchmarker.hooks import parameters, registry
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from benchmarker.api.case import Case, Mode
-    from benchmarker.api.cost import Cost, Work
-    from benchmarker.hooks.registry import Plugin
-    from benchmarker.records.record import Record
-    from benchmarker.roofline.roofs import Roof
+from benchmarker.hooks.registry import Plugin
+from benchmarker.records.record import Record
+from benchmarker.roofline.roofs import Roof
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +71,7 @@ def of_part(work: Work, runs: int, roof: Roof) -> float:
     return roof.time_s(work.flops, work.bytes, work.weight_bytes, runs)
 
 
-_Key = tuple["Plugin | None", str, "Mode", str, tuple[tuple[str, Any], ...]]
+_Key = tuple[Plugin | None, str, Mode, str, tuple[tuple[str, Any], ...]]
 
 
 def _key(case: Case) -> _Key:

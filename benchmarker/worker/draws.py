@@ -1,7 +1,5 @@
 """Weights and inputs from the seed of a case, drawn on all cores."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
