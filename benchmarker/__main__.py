@@ -12,6 +12,8 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.stderr.write("benchmarker: interrupted\n")
         sys.exit(130)
+    finally:
+        exec("")  # noqa: S102 - after an interrupted one, as of `dataclass`, Python would end by SIGINT all the same
 
 
 if __name__ == "__main__":

@@ -62,6 +62,9 @@ def main(args: list[str] | None = None) -> None:
         status: Any = group.main(args, prog_name="benchmarker", standalone_mode=False)
     except UserError as error:
         _fail(f"error: {error}", 2)
+    except click.MissingParameter as error:
+        usage = f"; `{error.ctx.command_path} --help` shows how it is given" if error.ctx else ""
+        _fail(f"error: {one_line(error.format_message()).rstrip('.')}{usage}", 2)
     except click.ClickException as error:
         _fail(f"error: {one_line(error.format_message())}", 2)
     except (click.Abort, KeyboardInterrupt) as error:  # Click raises Abort from whatever interrupt it was

@@ -99,8 +99,8 @@ class Group(click.Group):
         """Return the command that a word means, or whose name or name in its group is spelt most alike."""
         import difflib
 
-        if not self.prefix and word.lower() in MEANT:
-            return MEANT[word.lower()]
+        if (meant := MEANT.get(word.lower())) and meant.startswith(self.prefix):
+            return meant
         known = {name.rpartition(" ")[2]: name for name in self._names()}
         known |= {name: self.prefix + name for name in self.list_commands(ctx)}
         near = difflib.get_close_matches(word.lower(), known, n=1, cutoff=ALIKE)

@@ -154,7 +154,9 @@ for words in (["list", "problems"], ["no-such-command"], ["list", "problems"]):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        ("run --problem=gemm", "Missing option '--framework'"),
+        ("run --problem=gemm", "Missing option '--framework'; `benchmarker run --help` shows how it is given"),
+        ("run gemm --framework=numpy", "gemm is a problem; name it with --problem=gemm"),
+        ("bundle pack results", "no command 'bundle pack'; did you mean bundle create?"),
         ("run --framework=toy", "Missing option '--problem'"),
         ("run --framework=toy --problem=nop", "no problem is named 'nop'; did you mean nap?"),
         ("run --framework=troch --problem=gemm", "no framework is named 'troch'; did you mean torch?"),

@@ -205,6 +205,7 @@ def test_a_results_folder_that_cannot_be_written_is_told(tmp_path):
         (b"", "Input data was truncated"),
         (b'{"schema_version": 1', "Input data was truncated"),
         (b"\xff\xfe", "malformed"),
+        (b"{}", "not a record: it has no `schema_version`"),
         (b"[]", "Expected `object`, got `array`"),
         (b'{"schema_version": 2}', "made by a newer version of benchmarker (schema 2); update this one"),
         (b'{"schema_version": 0}', "Invalid enum value 0"),

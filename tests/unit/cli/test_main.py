@@ -1,9 +1,10 @@
 """The entry point: an interrupt while modules are imported, and modules in the current folder."""
 
-import importlib.metadata
 import signal
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -29,8 +30,25 @@ def test_an_interrupt_while_modules_are_imported_ends_it_as_any_other(monkeypatc
         signal.signal(signal.SIGINT, before)
     assert ended.value.code == 128 + signal.SIGINT
     assert capsys.readouterr().err == "benchmarker: interrupted\n"
-    (command,) = importlib.metadata.entry_points(group="console_scripts", name="benchmarker")
-    assert command.value == "benchmarker.__main__:main"
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    assert project["scripts"] == {"benchmarker": "benchmarker.__main__:main"}
+
+
+@pytest.mark.parametrize("module", ["benchmarker.cli", "benchmarker.cli.commands.list"])
+def test_it_ends_with_a_status_also_if_what_was_interrupted_is_code_in_a_text(tmp_path, module):
+    (tmp_path / "interrupted.py").write_text(f"""if True:
+        import sys
+        class Interrupt:
+            def find_spec(self, name, path=None, target=None):
+                if name == "{module}":
+                    exec("raise KeyboardInterrupt")
+        sys.meta_path.insert(0, Interrupt())
+        from benchmarker.__main__ import main
+        main()
+    """)
+    words = (sys.executable, "-m", "interrupted", "list")
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr.strip()) == (130, "", "benchmarker: interrupted")
 
 
 def test_files_in_the_current_folder_that_are_named_as_libraries_are_not_imported(tmp_path):
