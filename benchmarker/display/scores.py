@@ -129,7 +129,7 @@ def _rankings_output(scores: Scores, letters: Mapping[str, str], *, wide: bool) 
         of_metric = [each for score in scores.scores for each in score.metrics if each.metric == ranking.metric]
         about = f"{ranking.metric}, {coverage(of_metric, scores)}"
         yield Text(f"{about}: {in_words(ranking, words_of(of_metric[0].unit))}", "  ")
-        yield from _places_output(ranking, scores, letters, whole=ranking is shown[0], wide=wide)
+        yield from _places_output(ranking, scores, letters, whole=ranking is shown[0])
         for mean in ranking.pairs:
             if mean.verdict not in BETTER + WORSE:
                 yield Text(f"  {_over(mean, letters)} {ratio(mean)}, {verdict(mean)}", "    ")
@@ -138,7 +138,7 @@ def _rankings_output(scores: Scores, letters: Mapping[str, str], *, wide: bool) 
 
 
 def _places_output(
-    ranking: MetricRanking, scores: Scores, letters: Mapping[str, str], *, whole: bool, wide: bool
+    ranking: MetricRanking, scores: Scores, letters: Mapping[str, str], *, whole: bool
 ) -> Iterator[Part]:
     """Yield the sides by rank; with `whole` also their success, cost and number of warnings."""
     sides = {side.name: side for side in scores.sides}

@@ -143,7 +143,7 @@ def new_fleet(results: Path, plan_file: bytes, spec: FleetSpec) -> Path:
     return path
 
 
-def trouble(spec: FleetSpec, stage: int, node: str, state: NodeState | None) -> str:
+def trouble(stage: int, state: NodeState | None) -> str:
     """Return why a node has not done its part of a stage; empty if it has."""
     if state is None or state.stage < stage:
         return "did not start" if stage == 0 else "did not restart to repeat its cases"

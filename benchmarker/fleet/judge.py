@@ -15,7 +15,6 @@ from benchmarker.fleet.suspicions import LOOKS, Judgement, Suspicion
 from benchmarker.fleet.values import Measured
 from benchmarker.formatting import rounded
 from benchmarker.hooks.names import Names, names
-from benchmarker.records.factors import Factors
 from benchmarker.stats import outliers
 from benchmarker.stats.verdict import holm
 
@@ -45,7 +44,7 @@ def judge(measured: Measured, alpha: float, delta: float) -> FleetResult:
     judgements = _judgements(measured, alpha, delta)
     cases = {name: factors for judgement in judgements for name, factors in judgement.measured.cases.items()}
     called = names(list(cases.values())) if cases else None
-    cells = _cells(judgements, dict(zip(cases, _short(called, list(cases.values())), strict=True)), alpha)
+    cells = _cells(judgements, dict(zip(cases, _short(called), strict=True)), alpha)
     of_nodes, *of_links = judgements
     nodes, links = (
         _results(of_nodes, _slow_links(cells)),
@@ -142,7 +141,7 @@ def _slow_links(cells: Sequence[Cell]) -> dict[str, list[str]]:
     return slow
 
 
-def _short(called: Names | None, cases: Sequence[Factors]) -> list[str]:
+def _short(called: Names | None) -> list[str]:
     """Return the names of cases; where there is but one, that of all."""
     if called is None:
         return []

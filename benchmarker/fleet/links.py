@@ -118,7 +118,7 @@ def _troubles(path: Path, spec: FleetSpec, number: int) -> dict[str, str]:
     troubles = {}
     for link in spec.link_stages[number].links:
         state = folder.state_of(path, folder.of_link(link))
-        why = folder.trouble(spec, number, folder.of_link(link), state)
+        why = folder.trouble(number, state)
         if not why and state and state.failed:
             why = f"{count(state.failed, 'trial')} failed; {path / folder.LOG}"
         if why:

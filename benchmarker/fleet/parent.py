@@ -114,11 +114,7 @@ def _watch(watched: _Watched, process: subprocess.Popen[bytes], silent_s: float)
         *_, last = ["", *log.read_text(errors="replace").strip().splitlines()]
         raise UserError(f"the launcher started nothing on {count(len(watched.nodes), 'node')}: {last}; {log}")
     watched.report(
-        {
-            node: why
-            for node, state in watched.states.items()
-            if (why := folder.trouble(watched.spec, watched.number, node, state))
-        }
+        {node: why for node, state in watched.states.items() if (why := folder.trouble(watched.number, state))}
     )
 
 

@@ -118,7 +118,7 @@ def _run_first_links(path: Path, spec: FleetSpec, trial_s: float, progress: Prog
     """Measure all links between neighbours that have had no trouble; returns what the fleet is asked for then."""
     (first, *_) = spec.stages
     only = "nodes" not in spec.measures
-    nodes = [node for node in first.nodes if only or not folder.trouble(spec, 0, node, folder.state_of(path, node))]
+    nodes = [node for node in first.nodes if only or not folder.trouble(0, folder.state_of(path, node))]
     stage = LinkStage(ring(nodes), first.rounds)
     try:
         if not stage.links:

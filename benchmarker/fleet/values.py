@@ -99,7 +99,7 @@ def read_fleet(path: Path) -> Measured:
     faults: list[Fault] = []
     for node in nodes.values() if "nodes" in spec.measures else ():
         wanted = max(number for number, stage in enumerate(spec.stages) if node.name in stage.nodes)
-        faults += _read_node(path, node.name, node, spec, wanted)
+        faults += _read_node(path, node.name, node, wanted)
     complete = spec.ended_at is not None
     links = _read_links(path, spec) if spec.link_stages else None
     faults += links.faults if links else []
@@ -111,13 +111,13 @@ def _read_links(path: Path, spec: FleetSpec) -> Measured:
     faults: list[Fault] = []
     for link in links:
         wanted = max(number for number, stage in enumerate(spec.link_stages) if link.ends in stage.links)
-        faults += _read_node(path, folder.of_link(link.ends), link, spec, wanted)
+        faults += _read_node(path, folder.of_link(link.ends), link, wanted)
     return Measured({link.name: link for link in links}, len(spec.link_stages) - 1, faults)
 
 
-def _read_node(path: Path, name: str, node: Node, spec: FleetSpec, wanted: int) -> list[Fault]:
+def _read_node(path: Path, name: str, node: Node, wanted: int) -> list[Fault]:
     """Read the runs in the folder of a node or link, which should have done the stage `wanted`; returns the faults."""
-    node.trouble = folder.trouble(spec, wanted, name, folder.state_of(path, name))
+    node.trouble = folder.trouble(wanted, folder.state_of(path, name))
     faults: list[Fault] = []
     runs = sorted(run for run in (path / name).glob("*/") if (run / store.PLAN).exists())
     for number, run in enumerate(runs):

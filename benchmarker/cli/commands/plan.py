@@ -109,9 +109,7 @@ def _functions(file: Path, frameworks: Sequence[str]) -> str:
 @dry_run_option
 @progress_options
 @output_options()
-def run_command(
-    file: Path, results: Path, resume: bool, runs: int, pause_s: float | None, dry_run: bool, as_json: bool
-) -> Output:
+def run_command(file: Path, results: Path, resume: bool, runs: int, pause_s: float | None, dry_run: bool) -> Output:
     """Run a plan FILE in rounds: each round is one trial of every case, in random order.
 
     Records are stored in a new folder below --results. If a trial fails, its record contains the reason and the run

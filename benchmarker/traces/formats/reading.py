@@ -101,10 +101,6 @@ class Source:
         except zlib.error as error:
             raise UserError(f"{self.path}: damaged gzip data: {error}") from None
 
-    def whole(self) -> bytes:
-        """All bytes."""
-        return b"".join(self.pieces())
-
     def _unpacked(self, packed: Iterator[bytes]) -> Iterator[bytes]:
         """Decompress every member of a gzip file, one after the other."""
         member = zlib.decompressobj(wbits=31)

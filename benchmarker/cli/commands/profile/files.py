@@ -37,9 +37,7 @@ from benchmarker.traces.ingest import Ingested
 )
 @causal_option
 @output_options()
-def import_command(
-    files: tuple[Path, ...], output: Path | None, capture: Path | None, causal: Causal | None, as_json: bool
-) -> Output:
+def import_command(files: tuple[Path, ...], output: Path | None, capture: Path | None, causal: Causal | None) -> Output:
     """Convert profiler traces to event tables, which the other commands of `profile` read.
 
     FILE is a trace of JAX's profiler (`.xplane.pb`, or the viewer's `.trace.json.gz`), of PyTorch's profiler, or any
