@@ -121,5 +121,5 @@ def test_a_damaged_fleet_is_refused_in_a_line(tmp_path: Path) -> None:
 
 def test_a_stage_that_a_node_has_not_begun_again_is_its_trouble() -> None:
     state = NodeState(node="n1", host="h", stage=0, started_at="", ended_at="then")
-    assert folder.trouble(asked(["n1"]), 0, "n1", state) == ""
-    assert folder.trouble(asked(["n1"]), 1, "n1", state) == "did not restart to repeat its cases"
+    assert folder.trouble(0, state) == ""
+    assert folder.trouble(1, state) == "did not restart to repeat its cases"
