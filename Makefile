@@ -8,7 +8,7 @@ RUN := $(BIN)/python -m benchmarker
 EXTRAS := jax,torch$(if $(shell command -v nvidia-smi),$(COMMA)nvidia)
 INSTALL = $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable
 
-.PHONY: bench test test-slow test-all gpu wheels calibrate check check-benchmarks docs pictures man format clean help
+.PHONY: bench test test-slow test-all gpu wheels calibrate check check-benchmarks docs pictures references man format clean help
 
 help:  ## Say what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 18
@@ -78,6 +78,9 @@ check-benchmarks: $(VENV)/installed  ## Check that the benchmarks fit the code
 
 docs: $(VENV)/installed  ## Build the documentation as a site into build/docs, without a network
 	$(BIN)/mkdocs build --strict --quiet
+
+references: $(VENV)/installed  ## Draw anew the figures of a page with which a test compares them (needs Chromium)
+	RENEW_PICTURES=yes $(BIN)/python -m pytest -m slow tests/unit/page/test_pictures.py -k looks
 
 pictures: $(VENV)/installed  ## Make the pictures of the documentation anew (needs Chromium)
 	$(BIN)/python docs/pictures.py
