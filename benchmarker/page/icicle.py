@@ -108,14 +108,31 @@ def icicle(key: str, title: str, sides: Sequence[Side], known: Sequence[str], mo
 def _sum(sides: Sequence[Side]) -> _Part:
     """Return the whole tree of all sides."""
     outside = _Part([], [])
-    for index, side in enumerate(sides):
-        for path, time_ns, rows in _paths(side.ingested):
+    every = [list(_paths(side.ingested)) for side in sides]
+    around = _only_around(every)
+    for index, paths in enumerate(every):
+        for path, time_ns, rows in paths:
             part = outside
-            for key in path:
+            for key in (key for key in path if key not in around):
                 part = part.parts.setdefault(key, _Part([0] * len(sides), [0] * len(sides)))
                 part.time_ns[index] += time_ns
                 part.count[index] += rows
     return outside.parts[_ALL]
+
+
+def _only_around(every: Sequence[Sequence[tuple[list[_Key], int, int]]]) -> set[_Key]:
+    """Return the scopes of only one of two sides that enclose scopes of both, such as the modules of a model.
+
+    Without them, the scopes of both sides stand in the same place.
+    """
+    found = [{key for path, _, _ in paths for key in path if key.level == SCOPE} for paths in every]
+    shared = set.intersection(*found)
+    enclosing: set[_Key] = set()
+    for path in (path for paths in every for path, _, _ in paths):
+        within = [key for key in path if key.level == SCOPE]
+        inner = max((place for place, key in enumerate(within) if key in shared), default=0)
+        enclosing.update(within[:inner])
+    return enclosing - shared
 
 
 def _paths(ingested: Ingested) -> Iterator[tuple[list[_Key], int, int]]:
@@ -196,9 +213,10 @@ def _caption(sides: Sequence[Side], per_step: bool) -> str:
         of = f" in {count(trace.steps, 'step')}" if trace.steps else ""
         return f"{caption}All of it: {si(busy[0] / 1e9, 's')}{of}."
     return (
-        f"{caption}Both profiles have one scale{', per step' if per_step else ''}. A part has the colour of the side "
-        "on which it takes longer; the paler it is, the smaller is the difference compared with its own time. One "
-        "profile of each side gives no verdict."
+        f"{caption}Both profiles have one scale{', per step' if per_step else ''}. A scope that only one side has "
+        "around scopes of both, such as a layer, is left out. A part has the colour of the side on which it takes "
+        "longer; the paler it is, the smaller is the difference compared with its own time. One profile of each side "
+        "gives no verdict."
     )
 
 

@@ -174,6 +174,25 @@ def test_the_difference_has_the_times_of_profile_kernels():
         assert own == pytest.approx({name: ns for (name,), ns in listed(frame, ["category"], column).items()})
 
 
+def test_scopes_of_both_sides_stand_in_the_same_place_although_one_has_modules_around_them():
+    """JAX names the modules of a model, `Gpt2Model/h.0/attn_qkv`, PyTorch only the scope."""
+    sides = [Side(name[:9], place, ingest(FIXTURES / name)) for place, name in enumerate(SMALL[:2])]
+
+    def placed(*of):
+        (mark,) = icicle("key", "title", of, (), ALL).marks
+        return {path[1:]: node.time_ns for node, path in tree(mark) if path[-1][0] == "scope"}
+
+    of_jax = [tuple(label for _, label in path) for path in placed(sides[1])]
+    assert ("forward", "Gpt2Model", "h.0", "mlp_fc") in of_jax
+    both = placed(*sides)
+    for phase, name in (("forward", "mlp_fc"), ("backward", "mlp_fc"), ("forward", "lm_head")):
+        assert min(both[("phase", phase), ("scope", name)]) > 0
+    frame = Scopes().of([FIXTURES / SMALL[1]]).frame
+    of_part = frame[(frame["scope"] == "mlp_fc") & (frame["phase"] == "forward")]
+    assert not any("Gpt2Model" in label for path in both for _, label in path)
+    assert both[("phase", "forward"), ("scope", "mlp_fc")][1] == of_part["root_ns"].sum(), frame.columns
+
+
 def test_overlapping_kernels_share_each_moment(tmp_path):
     """Kernels at 10 to 20 µs and at 15 to 25 µs on two streams: 5 µs alone and half of 5 µs each."""
     found = trace(tmp_path, step(0, 0, 40), work((1, 2), (10, 20), "a"), work((3, 4), (15, 25), "b", stream=8))
