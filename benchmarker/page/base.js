@@ -1,7 +1,39 @@
 // Figures and colours as the page has them, elements, widths of texts, numbers as text, and the tip.
 const root = document.documentElement;
 root.classList.add("scripted");
-const figures = JSON.parse(document.getElementById("figures").textContent);
+
+// The text in a gzip file (RFC 1952) without a name, whose Huffman codes are the fixed ones (RFC 1951, 3.2.3 to 3.2.6).
+// The browser's own DecompressionStream would be ready only after the page is shown, or printed.
+function unzipped(bytes) {
+  const found = new Uint8Array(new DataView(bytes.buffer).getUint32(bytes.length - 4, true));
+  let at = 80, end = 0;  // Bits read, the header's included, and bytes found
+  const bit = () => (bytes[at >> 3] >> (at++ & 7)) & 1;
+  const code = (number, first = 0) => { for (; number; number -= 1) first = 2 * first + bit(); return first; };
+  const extra = (number) => { let value = 0; for (let place = 0; place < number; place += 1) value |= bit() << place; return value; };
+  const symbol = () => {
+    const seven = code(7);
+    if (seven < 24) return 256 + seven;
+    const eight = code(1, seven);
+    return eight < 192 ? eight - 48 : eight < 200 ? eight + 88 : code(1, eight) - 256;
+  };
+  // Lengths and distances: `steps` values without extra bits, then `steps` for each further half of those bits.
+  const value = (number, steps) => {
+    if (number < 2 * steps) return number;
+    const more = Math.floor(number / steps) - 1;
+    return ((steps + (number % steps)) << more) + extra(more);
+  };
+  for (let last = 0; !last;) {
+    last = bit();
+    at += 2;  // The type of the block
+    for (let next = symbol(); next !== 256; next = symbol()) {
+      if (next < 256) { found[end++] = next; continue; }
+      const until = end + (next === 285 ? 258 : 3 + value(next - 257, 4)), back = 1 + value(code(5), 2);
+      for (; end < until; end += 1) found[end] = found[end - back];
+    }
+  }
+  return new TextDecoder().decode(found);
+}
+const figures = JSON.parse(unzipped(Uint8Array.from(atob(document.getElementById("figures").textContent), (letter) => letter.charCodeAt(0))));
 const byKey = new Map(figures.map((figure) => [figure.key, figure]));
 const SVG = "http://www.w3.org/2000/svg";
 const FONT = 13, SMALL = 12;

@@ -1,6 +1,12 @@
 // Look closer at a figure: the nearest mark under the pointer, marks one by one with the keyboard, zoom along x, save.
 const NEAR = 48;  // Pixels from a mark within which the pointer finds it
 
+// Where the pointer is in an element, in pixels.
+function within(place, event) {
+  const box = place.getBoundingClientRect();
+  return [event.clientX - box.left, event.clientY - box.top];
+}
+
 function apart(target, x, y) {
   const across = Math.max(target.x - x, 0, x - target.x - target.width), up = Math.max(target.y - y, 0, y - target.y - target.height);
   return [Math.hypot(across, up), across];
@@ -35,19 +41,15 @@ function leave(place) {
 const isModified = (event) => event.ctrlKey || event.altKey || event.metaKey;
 
 function explore(place, redraw) {
-  const at = (event) => {
-    const box = place.getBoundingClientRect();
-    return [event.clientX - box.left, event.clientY - box.top];
-  };
   const look = (plot, event) => {
-    const target = nearest(plot, ...at(event));
+    const target = nearest(plot, ...within(place, event));
     if (target !== plot.found) point(plot, target);
     if (target) showTip(event, target.text); else hideTip();
   };
   let start = null;  // Of a drag, in pixels; fingers scroll the page instead
   const inside = (plot, x) => Math.max(plot.frame.x, Math.min(plot.frame.x + plot.frame.width, x));
   place.addEventListener("pointermove", (event) => {
-    const plot = plots.get(place), [x, y] = at(event);
+    const plot = plots.get(place), [x, y] = within(place, event);
     if (!plot) return;
     if (start !== null) {
       const [left, right] = [start, inside(plot, x)].sort((one, two) => one - two);
@@ -61,14 +63,14 @@ function explore(place, redraw) {
     const plot = plots.get(place);
     if (plot && event.pointerType === "touch") look(plot, event);
     if (!plot || event.button || event.pointerType === "touch" || !plot.full) return;
-    const [x, y] = at(event), { frame } = plot;
+    const [x, y] = within(place, event), { frame } = plot;
     if (x < frame.x || x > frame.x + frame.width || y < frame.y || y > frame.y + frame.height) return;
     start = x;
     place.setPointerCapture(event.pointerId);
   });
   place.addEventListener("pointerup", (event) => {
     if (start === null) return;
-    const plot = plots.get(place), [left, right] = [start, inside(plot, at(event)[0])].sort((one, two) => one - two);
+    const plot = plots.get(place), [left, right] = [start, inside(plot, within(place, event)[0])].sort((one, two) => one - two);
     start = null;
     point(plot, null);
     if (right - left > 6) zoom(place, plot.along.invert(left), plot.along.invert(right), redraw);
@@ -157,6 +159,9 @@ function addTools(place, what, placeholder, hint, ...buttons) {
   place.after(legend);
   return { search, count, legend };
 }
+
+const toolsOf = (place) => place.closest("figure").querySelector(".figure-tools");
+const saver = (form, act) => button(`Save ${form}`, "Save the figure as a picture", act);
 
 // Save a figure as it is drawn, with its title.
 function saveFigure(place) {

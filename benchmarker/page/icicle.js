@@ -3,45 +3,25 @@
 const PART = 22, THIN = 0.4, LEVELS = ["profile", "phase", "scope", "op", "kernel", "rest"];  // Height of a part; pixels below which it is not drawn
 const icicles = new Map();  // By key of a figure: its parts, the one that fills the width, the one that is pointed at, what is searched
 
-// Integers from text in base 64 with as many digits as each needs, as source maps have them.
-const DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-function unpacked(text) {
-  const found = [];
-  let value = 0, place = 1;
-  for (const letter of text) {
-    const digit = DIGITS.indexOf(letter);
-    value += (digit % 32) * place;
-    place *= 32;
-    if (digit < 32) {
-      found.push(value % 2 ? -(value - 1) / 2 : value / 2);
-      value = 0;
-      place = 1;
-    }
-  }
-  return found;
-}
-
 function icicleOf(figure) {
   if (icicles.has(figure.key)) return icicles.get(figure.key);
-  const [mark] = figure.marks, numbers = Object.fromEntries(["depth", "level", "label", "category"].map((name) => [name, unpacked(mark.nodes[name])]));
-  const times = mark.nodes.time.map(unpacked), counts = mark.nodes.rows.map(unpacked), above = [];
-  const parts = numbers.depth.map((depth, at) => {
-    const label = numbers.label[at], level = LEVELS[numbers.level[at]], named = label < 0 ? "" : mark.labels[label];
-    const part = {
-      depth, level, at, category: numbers.category[at], parts: [], parent: above[depth - 1] ?? null,
-      name: level === "profile" ? "all work" : named || (level === "phase" ? "phase unknown" : "(no name)"),
-      ns: times.map((side) => side[at]), count: counts.map((side) => side[at]),
-    };
+  const [mark] = figure.marks, above = [];
+  const parts = mark.nodes.map(([depth, number, label, category, ns, count], at) => {
+    const level = LEVELS[number], named = label < 0 ? "" : mark.labels[label];
+    const name = level === "profile" ? "all work" : named || (level === "phase" ? "phase unknown" : "(no name)");
+    const part = { depth, level, at, category, name, ns, count, parts: [], parent: above[depth - 1] ?? null };
     part.time = part.ns.map((ns, side) => ns / mark.steps[side]);
     part.parent?.parts.push(part);
     above[depth] = part;
     return part;
   });
-  const made = { mark, parts, top: parts[0], found: null, wanted: "", deepest: times.map((_, side) => parts.reduce((deepest, part) => (part.ns[side] ? Math.max(deepest, part.depth) : deepest), 0)) };
+  const made = { mark, parts, top: parts[0], found: null, wanted: "", deepest: mark.steps.map((_, side) => parts.reduce((deepest, part) => (part.ns[side] ? Math.max(deepest, part.depth) : deepest), 0)) };
   icicles.set(figure.key, made);
   return made;
 }
 
+// A part and those that it is within, the outermost first.
+const pathOf = (part) => (part ? [...pathOf(part.parent), part] : []);
 const sidesOf = ({ mark }) => (mark.sides.length > 1 ? mark.sides : [""]);
 const panelHeight = (icicle, side) => (icicle.deepest[side] + 1) * PART + (icicle.mark.sides.length > 1 ? 24 : 0) + 10;
 const icicleHeight = (figure) => icicleOf(figure).deepest.reduce((sum, _, side) => sum + panelHeight(icicleOf(figure), side), 0);
@@ -115,9 +95,7 @@ function drawParts(icicle, image, part, side, x, y, scale, colours) {
 
 // What a part is and how long it took, on each side.
 function partText(icicle, part) {
-  const { mark, parts: [all] } = icicle, above = [];
-  for (let each = part.parent; each?.parent; each = each.parent) above.unshift(each.name);
-  const lines = [part.name];
+  const { mark, parts: [all] } = icicle, lines = [part.name], above = pathOf(part).slice(1, -1).map(({ name }) => name);
   if (above.length) lines.push(`in ${above.join(" › ")}`);
   if (part.category >= 0) lines.push(`${part.level}, ${mark.categories[part.category] || "no category"}`);
   else if (part.level !== "profile") lines.push(part.level === "rest" ? "drawn together" : part.level);
@@ -149,13 +127,11 @@ function equipIcicle(place, figure) {
   const crumbs = make("p");
   crumbs.className = "crumbs script";
   place.before(crumbs);
-  place.closest("figure").querySelector(".figure-tools").append(button("Save SVG", "Save the figure as a picture", () => saveFigure(place)));
+  toolsOf(place).append(saver("SVG", () => saveFigure(place)));
   const draw = () => drawIcicle(place, figure, place.clientWidth, palette());
   const enlarge = (part) => { icicle.top = part; hideTip(); draw(); };
   icicle.redraw = () => {
-    const path = [];
-    for (let each = icicle.top; each; each = each.parent) path.unshift(each);
-    crumbs.replaceChildren(...path.flatMap((part, at) => {
+    crumbs.replaceChildren(...pathOf(icicle.top).flatMap((part, at) => {
       const made = button(shortened(part.name, 220), "Show this part", () => enlarge(part));
       made.disabled = part === icicle.top;
       return at ? [" › ", made] : [made];
@@ -186,7 +162,7 @@ function equipIcicle(place, figure) {
   place.addEventListener("blur", () => { hideTip(); pointAt(icicle, null, 0); });
   place.addEventListener("keydown", (event) => {
     if (isModified(event)) return;
-    const { found, top, side = 0 } = icicle, near = found && inside(found, top) ? found : null;
+    const { found, top, side = 0 } = icicle, near = pathOf(found).includes(top) ? found : null;
     const beside = (step) => {
       const drawn = near?.parent && near !== top ? near.parent.parts.filter((each) => icicle.boxes.has(`${side} ${each.at}`)) : [];
       return drawn[drawn.indexOf(near) + step] ?? near ?? top;
@@ -209,18 +185,10 @@ function equipIcicle(place, figure) {
   });
 }
 
-function inside(part, top) {
-  for (let each = part; each; each = each.parent) if (each === top) return true;
-  return false;
-}
-
 // How much a search found: parts within others that were found do not count again.
 function foundText(icicle) {
   const found = icicle.parts.filter((part) => matches(part, icicle.wanted)), set = new Set(found);
-  const outermost = found.filter((part) => {
-    for (let each = part.parent; each; each = each.parent) if (set.has(each)) return false;
-    return true;
-  });
+  const outermost = found.filter((part) => !pathOf(part.parent).some((each) => set.has(each)));
   const sums = icicle.mark.sides.map((_, side) => outermost.reduce((sum, part) => sum + part.time[side], 0));
   const all = icicle.parts[0].time;
   return `${found.length} ${found.length === 1 ? "part" : "parts"}: ${sums.map((sum, side) => `${shown(sum / 1e9, "s")} (${shown(all[side] ? sum / all[side] : 0, "%")})`).join(" and ")}`;

@@ -58,7 +58,7 @@ addEventListener("resize", () => {
 
 // The buttons of a figure; `reset` shows while it is zoomed.
 function equip(figure) {
-  const place = placeOf(figure), tools = place.closest("figure").querySelector(".figure-tools");
+  const place = placeOf(figure);
   if (drawers.has(figure.marks[0].type)) return;
   const reset = button("Reset zoom", "Show all of the axis again", () => { unzoom(place, redraw); place.focus(); });
   function redraw() {
@@ -66,7 +66,7 @@ function equip(figure) {
     reset.hidden = !views.has(figure.key);
   }
   reset.hidden = true;
-  tools.append(reset, button("Save SVG", "Save the figure as a picture", () => { draw(figure); saveFigure(place); }));
+  toolsOf(place).append(reset, saver("SVG", () => { draw(figure); saveFigure(place); }));
   explore(place, redraw);
 }
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import zlib
+from base64 import b64encode
 from importlib.resources import files
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any
@@ -14,11 +16,10 @@ from markupsafe import Markup, escape
 from benchmarker.formatting import clean
 from benchmarker.page.axes import is_log_across, is_log_up
 from benchmarker.page.page_model import Figure, plain
-from benchmarker.page.trace_marks import Icicle, Timeline
-from benchmarker.tables.table import Table, cell_text
+from benchmarker.tables.table import cell_text
 
 if TYPE_CHECKING:
-    from benchmarker.page.page_model import Axis, Mark, Page
+    from benchmarker.page.page_model import Axis, Page
 
 
 MARKS = {"faster": "▲", "better": "▲", "slower": "▼", "worse": "▼", "same": "=", "undecided": "?", "none": "-"}
@@ -55,7 +56,7 @@ def render(page: Page) -> bytes:
         is_figure=lambda part: isinstance(part, Figure),
         style=Markup((here / "page.css").read_text("utf-8")),  # noqa: S704
         script=Markup(f'"use strict";\n(() => {{\n{scripts}}})();'),  # noqa: S704
-        figures=Markup(escaped(_json([specification(each) for each in page.figures]))),  # noqa: S704
+        figures=compressed([specification(each) for each in page.figures]),
     )
     return text.encode()
 
@@ -83,57 +84,43 @@ class _Places:
         return found
 
 
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+def compressed(value: object) -> str:
+    """Return JSON as gzip with fixed Huffman codes, which base.js reads, in base 64, which contains no markup.
+
+    ASCII is never stored uncompressed, as its letters have codes of 8 bits.
+    """
+    gzip = zlib.compressobj(level=9, wbits=31, memLevel=9, strategy=zlib.Z_FIXED)
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return b64encode(gzip.compress(text.encode()) + gzip.flush()).decode()
 
 
 def specification(figure: Figure) -> dict[str, Any]:
-    """Return the figure as plain values: axes, marks by their type, and its data; control characters are escaped."""
-    return {
+    """Return the figure as plain values: axes, marks by their type, and its data; texts are those that are shown."""
+    columns = [{"name": each.name, "unit": each.unit} for each in figure.data.columns]
+    found: dict[str, Any] = {
         "key": figure.key,
-        "rows": _values(figure.rows),
+        "rows": figure.rows,
         "x": _axis(figure.x, is_log_across(figure)),
         "y": _axis(figure.y, is_log_up(figure)) if figure.y else None,
         "lines": figure.lines,
-        "bands": _values(figure.bands),
-        "marks": [{"type": type(mark).__name__.lower(), **_values(_compact(mark))} for mark in figure.marks],
-        "data": data(figure.data),
+        "bands": plain(figure.bands),
+        "marks": [{"type": type(mark).__name__.lower(), **plain(mark)} for mark in figure.marks],
+        "data": {"columns": columns, "rows": figure.data.rows},
     }
-
-
-def _compact(mark: Mark) -> Mark | dict[str, Any]:
-    """Return the mark, or of one with very many parts, the same in fewer characters."""
-    return mark.packed() if isinstance(mark, Icicle | Timeline) else mark
+    return {name: _shown(part) for name, part in found.items()}
 
 
 def _axis(axis: Axis, is_log: bool) -> dict[str, Any]:
-    return {"title": readable(axis.title), "unit": axis.unit, "log": is_log, "limit": axis.limit}
+    return {"title": axis.title, "unit": axis.unit, "log": is_log, "limit": axis.limit}
 
 
-def _values(part: Any) -> Any:
-    """Return a part of a figure as plain values, with texts as they are shown."""
+def _shown(part: Any) -> Any:
+    """Return plain values with texts as they are shown."""
     if isinstance(part, str):
         return readable(part)
     if isinstance(part, dict):
-        return {name: _values(inner) for name, inner in part.items()}
-    if isinstance(part, list):
-        return [_values(inner) for inner in part]
-    return part if part is None or isinstance(part, bool | int | float) else _values(plain(part))
-
-
-def data(table: Table) -> dict[str, Any]:
-    """Return a table as plain values; control characters in texts are escaped."""
-    return {
-        "columns": [{"name": readable(each.name), "unit": each.unit} for each in table.columns],
-        "rows": [[readable(cell) if isinstance(cell, str) else cell for cell in row] for row in table.rows],
-    }
-
-
-def escaped(text: str) -> str:
-    """Return JSON that is safe in a script element: it contains no markup and no line separators."""
-    for char in "<>&\u2028\u2029":
-        text = text.replace(char, f"\\u{ord(char):04x}")
-    return text
+        return {name: _shown(inner) for name, inner in part.items()}
+    return [_shown(inner) for inner in part] if isinstance(part, list | tuple) else part
 
 
 def readable(text: str) -> str:

@@ -1,9 +1,6 @@
 // Tables: sorting, filtering, CSV, and the data of figures.
-const numeric = (cell) => cell.classList.contains("number");
-const raw = (cell) => {
-  if (!numeric(cell)) return cell.textContent;
-  return cell.dataset.v === undefined || cell.dataset.v === "" ? null : Number(cell.dataset.v);
-};
+const numeric = (header) => header.classList.contains("number");
+const raw = ({ dataset: { v }, textContent }) => (v === undefined ? textContent : v === "" ? null : Number(v));
 function sort(header) {
   const table = header.closest("table"), body = table.tBodies[0], column = header.cellIndex;
   const down = header.getAttribute("aria-sort") === (numeric(header) ? "none" : "ascending")
@@ -50,7 +47,7 @@ function dataTable({ columns, rows }) {
   const body = rows.map((row) => make("tr", ...row.map((value, index) => {
     const text = typeof value === "number" ? Number(value.toPrecision(6)) : typeof value === "boolean" ? (value ? "yes" : "no") : value;
     const cell = make("td", String(text ?? "-"));
-    if (numbers[index]) { cell.className = "number"; cell.dataset.v = value ?? ""; }
+    if (numbers[index]) cell.dataset.v = value ?? "";
     return cell;
   })));
   const scroll = make("div", make("table", make("thead", make("tr", ...head)), make("tbody", ...body)));

@@ -5,21 +5,19 @@ const timelines = new Map();  // By key of a figure: its rows of boxes, the time
 
 function timelineOf(figure) {
   if (timelines.has(figure.key)) return timelines.get(figure.key);
-  const [mark] = figure.marks, numbers = Object.fromEntries(Object.entries(mark.boxes).map(([name, text]) => [name, unpacked(text)]));
+  const [mark] = figure.marks, named = (number) => mark.labels[number] ?? "";
   const rows = [], tops = [];
-  let y = AXIS, begin = 0;
+  let y = AXIS;
   for (const [, levels] of mark.lanes) {
     tops.push(y);
     y += HEAD + levels * ROW + 5;
   }
-  const boxes = numbers.lane.map((lane, at) => {
-    begin += numbers.begin[at];
-    const box = Object.fromEntries(Object.entries(numbers).map(([name, values]) => [name, values[at]])), label = (number) => mark.labels[number] ?? "";
-    const [kind, family, colour] = mark.groups[box.group] ?? ["", "host", -1];
-    return Object.assign(box, {
-      begin, end: begin + box.span, ns: box.time + box.span, kind, family, colour,
-      name: label(box.label), op: label(box.op), scope: label(box.scope), y: tops[lane] + HEAD + box.level * ROW, part: [0, 1],
-    });
+  const boxes = mark.boxes.map(([lane, level, begin, span, ns, several, group, label, op, scope]) => {
+    const [kind, family, colour] = mark.groups[group] ?? ["", "host", -1];
+    return {
+      lane, begin, span, end: begin + span, ns, rows: several, group, kind, family, colour,
+      name: named(label), op: named(op), scope: named(scope), y: tops[lane] + HEAD + level * ROW, part: [0, 1],
+    };
   });
   for (const box of boxes) {
     const last = rows.at(-1);
@@ -172,7 +170,7 @@ function equipTimeline(place, figure) {
     place, "the time line", "kernel, op or scope", "The wheel with Ctrl, + and - enlarge, dragging moves; arrows go from box to box, Enter enlarges it, Escape shows all.",
     button("+", "Enlarge", () => zoom(0.5, middle())), button("−", "Reduce", () => zoom(2, middle())), button("Whole step", "Show all of the time line", whole),
   );
-  place.closest("figure").querySelector(".figure-tools").append(button("Save PNG", "Save the figure as a picture", () => line.canvas.toBlob((image) => save(figure.key, image, "png", "image/png"))));
+  toolsOf(place).append(saver("PNG", () => line.canvas.toBlob((image) => save(figure.key, image, "png", "image/png"))));
   line.chips = () => legend.replaceChildren(...groupChips(line, palette(), draw));
   line.chips();
   const hits = () => line.boxes.filter((box) => isFound(line, box));
@@ -198,11 +196,8 @@ function equipTimeline(place, figure) {
     if (found.length) move(found[(found.indexOf(line.found) + 1) % found.length]);
   });
   let start = null;
-  const inTime = (event) => line.from + ((event.clientX - place.getBoundingClientRect().left) / line.width) * (line.to - line.from);
-  const at = (event) => {
-    const box = place.getBoundingClientRect();
-    return boxAt(line, event.clientX - box.left, event.clientY - box.top);
-  };
+  const inTime = (event) => line.from + (within(place, event)[0] / line.width) * (line.to - line.from);
+  const at = (event) => boxAt(line, ...within(place, event));
   place.addEventListener("pointerdown", (event) => {
     if (event.button) return;
     start = { x: event.clientX, from: line.from, to: line.to, moved: false };

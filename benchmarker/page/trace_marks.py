@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import string
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 Level = Literal["profile", "phase", "scope", "op", "kernel", "rest"]
 LEVELS: tuple[Level, ...] = ("profile", "phase", "scope", "op", "kernel", "rest")
 Family = Literal["work", "copy", "host", "idle"]
 """What a box of a time line is: work of a category, a copy, what a host thread did, or an idle gap."""
-_DIGITS = string.ascii_uppercase + string.ascii_lowercase + string.digits + "+/"
 
 
 class Node(NamedTuple):
@@ -45,21 +42,6 @@ class Icicle:
     categories: tuple[str, ...]
     colours: tuple[int, ...]
     nodes: tuple[Node, ...]
-
-    def packed(self) -> dict[str, Any]:
-        """Return the mark as plain values, its numbers as texts of `packed`, a text for each field of the nodes."""
-        depth, level, label, category, times, counts = zip(*self.nodes, strict=True)
-        return {
-            **{name: getattr(self, name) for name in self.__slots__ if name != "nodes"},
-            "nodes": {
-                "depth": packed(depth),
-                "level": packed(level),
-                "label": packed(label),
-                "category": packed(category),
-                "time": [packed(side) for side in zip(*times, strict=True)],
-                "rows": [packed(side) for side in zip(*counts, strict=True)],
-            },
-        }
 
 
 class Lane(NamedTuple):
@@ -110,29 +92,3 @@ class Timeline:
     groups: tuple[Group, ...]
     labels: tuple[str, ...]
     boxes: tuple[Box, ...]
-
-    def packed(self) -> dict[str, Any]:
-        """Return the mark as plain values, its numbers as texts of `packed`, a text for each field of the boxes.
-
-        Begins are those since the begin of the box before, and times those beyond the span.
-        """
-        columns = dict(zip(Box._fields, zip(*self.boxes, strict=True), strict=True))
-        begin = columns["begin_ns"]
-        columns["begin_ns"] = tuple(now - last for last, now in zip((0, *begin), begin, strict=False))
-        columns["time_ns"] = tuple(box.time_ns - box.span_ns for box in self.boxes)
-        return {
-            **{name: getattr(self, name) for name in self.__slots__ if name != "boxes"},
-            "boxes": {name.removesuffix("_ns"): packed(values) for name, values in columns.items()},
-        }
-
-
-def packed(numbers: Iterable[int]) -> str:
-    """Return integers as text in base 64, with as many digits as each needs: the VLQ of source maps, revision 3."""
-    text = []
-    for number in numbers:
-        left = -number * 2 + 1 if number < 0 else number * 2
-        while left >= 32:
-            text.append(_DIGITS[32 + left % 32])
-            left //= 32
-        text.append(_DIGITS[left])
-    return "".join(text)

@@ -18,7 +18,7 @@ from benchmarker.page.icicle import Side, icicle
 from benchmarker.page.page_model import Figure
 from benchmarker.page.render import render
 from benchmarker.page.timeline import MOST_LANES, timeline, typical_step
-from benchmarker.page.trace_marks import LEVELS, packed
+from benchmarker.page.trace_marks import LEVELS
 from benchmarker.traces.ingest import ingest
 from benchmarker.traces.profile_files import encode
 
@@ -214,11 +214,6 @@ def test_overlapping_kernels_share_each_moment(tmp_path):
         ("gpu:0 idle", 0, 10_000, 10_000),
         ("gpu:0 idle", 25_000, 15_000, 15_000),
     }
-
-
-def test_numbers_are_packed_as_source_maps_have_them():
-    """The values in the specification's examples, ECMA-426, and of the boundary between one digit and two."""
-    assert [packed([number]) for number in (0, 1, -1, 15, 16, -16, 123)] == ["A", "C", "D", "e", "gB", "hB", "2H"]
 
 
 def figures(page, kind):
