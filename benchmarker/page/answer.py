@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from benchmarker.comparing import diagnosis
@@ -25,7 +25,7 @@ from benchmarker.comparing.formatting import (
     verdict,
 )
 from benchmarker.comparing.results import Comparison, GeometricMean
-from benchmarker.formatting import count, part, shortened, some
+from benchmarker.formatting import count, part, shortened, si, some
 from benchmarker.page.page_model import Card, Doubt
 from benchmarker.procurement.completeness import REMEDY
 from benchmarker.procurement.score import coverage, terms_of
@@ -113,6 +113,10 @@ def _card(study: Study, each: Comparison | GeometricMean, before: str, terms: Te
     explanation = ""
     if isinstance(each, Comparison):
         details.append(numbers(each))
+        if each.low is None and min(each.trials) > 1:
+            details.append(
+                f"trials from {_range(each.baseline_trials, each)} and from {_range(each.contender_trials, each)}"
+            )
         said = "; ".join(filter(None, [sentence(each, terms), enough(each)]))
         explanation = explained(each)
     else:
@@ -124,6 +128,11 @@ def _card(study: Study, each: Comparison | GeometricMean, before: str, terms: Te
     return Card(
         each.verdict, before + verdict(each), f"{said}.", headline(each, terms), "; ".join(details), explanation
     )
+
+
+def _range(trials: Mapping[str, float], each: Comparison) -> str:
+    """Return the values of the trials of a side: they show how sure a ratio without an interval is."""
+    return f"{si(min(trials.values()), each.unit)} to {si(max(trials.values()), each.unit)}"
 
 
 def _is_compared(study: Study, each: Comparison | GeometricMean) -> bool:

@@ -24,14 +24,23 @@ def faults(study: Study, unread: Sequence[str]) -> Section:
     failed: list[tuple[Cell, ...]] = []
     disturbed: list[tuple[Cell, ...]] = []
     for group in study.groups:
+        configuration = f"{group.case} {group.side}".strip()
         for record, found in zip(group.records, disturbances(group.records), strict=True):
             if record.error:
                 error = record.error
                 failed.append(
-                    (group.label, record.trial, error.kind, error.stage, error.message, record.command, record.trial_id)
+                    (
+                        configuration,
+                        record.trial,
+                        error.kind,
+                        error.stage,
+                        error.message,
+                        record.command,
+                        record.trial_id,
+                    )
                 )
             if found:
-                disturbed.append((group.label, record.trial, "; ".join(found.values()), record.trial_id))
+                disturbed.append((configuration, record.trial, "; ".join(found.values()), record.trial_id))
     unreadable: list[tuple[Cell, ...]] = [(str(fault.path), fault.reason) for fault in study.faults]
     unreadable += [("", text) for text in unread]
     unrun: list[tuple[Cell, ...]] = [

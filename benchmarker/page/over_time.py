@@ -13,7 +13,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.comparing.disturbances import disturbances
 from benchmarker.formatting import si, some
 from benchmarker.page.page_model import Axis, Band, Figure, Mark, Points, Ridge, Section, digits
-from benchmarker.page.power import UNITS, Line, readings, thinned
+from benchmarker.page.power import UNITS, Line, apart, readings, thinned
 from benchmarker.records.step_times import step_times
 from benchmarker.stats.steady import change
 from benchmarker.tables.table import Column, Table, number
@@ -114,7 +114,7 @@ def over_time(study: Study) -> tuple[Section | None, list[str], list[str]]:
         changed += [f"{where}{each.change[4]}" for each in trials[:MOST_TRIALS] if each.change]
         left = f"Only the first {MOST_TRIALS} of {len(trials)} trials are drawn." * (len(trials) > MOST_TRIALS)
         trials = trials[:MOST_TRIALS]
-        parts.append(_blocks(f"over-time-{at}", f"Step time over the run{of}", trials, left))
+        parts.append(_blocks(f"over-time-{at}", f"Blocks of each trial{of}", trials, left))
         meters, faults = _meters(study, f"meters-{at}", f"What meters read meanwhile{of}", trials)
         parts += meters
         unread += faults
@@ -288,9 +288,10 @@ def _meters(study: Study, key: str, title: str, trials: Sequence[Trial]) -> tupl
         row = line.quantity, line.sensor
         heights = digits(np.maximum(0.0, np.array(y) / rows[row]), DIGITS - 1)
         marks.append(Ridge(each.group.side or "trials", each.group.series, shown.index(row), x, heights))
-    several = len(shown) > len({quantity for quantity, _ in shown})
+    sensors = apart(sensor for _, sensor in shown)
     names = [
-        f"{quantity}{f' of {sensor}' if several else ''}, 0 to {rows[quantity, sensor]:.4g} {UNITS[quantity]}"
+        f"{quantity}{f' of {sensors[sensor]}' if sensors[sensor] else ''}, "
+        f"0 to {rows[quantity, sensor]:.4g} {UNITS[quantity]}"
         for quantity, sensor in shown
     ]
     caption = (

@@ -14,7 +14,7 @@ from benchmarker.page.page_model import Axis, Figure, Points, Section
 from benchmarker.tables.table import Column, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     import numpy.typing as npt
     import pandas as pd
@@ -60,6 +60,13 @@ class Slowed:
     reason: str
 
 
+def apart(sensors: Iterable[str]) -> dict[str, str]:
+    """Return short names of sensors, without the words that all have in common."""
+    words = {sensor: sensor.split() for sensor in sensors}
+    shared = set.intersection(*map(set, words.values())) if words else set()
+    return {sensor: " ".join(word for word in of if word not in shared) for sensor, of in words.items()}
+
+
 def time_series(study: Study) -> tuple[Section | None, list[str]]:
     """Return power and temperature of the first trial of each configuration, and the unreadable time series."""
     sensed = [
@@ -70,6 +77,7 @@ def time_series(study: Study) -> tuple[Section | None, list[str]]:
     if not sensed:
         return None, []
     drawn: dict[str, list[Drawn]] = {"power": [], "temperature": []}
+    read = []
     faults = []
     for group, record, path in sensed[:MOST_TRIALS]:
         try:
@@ -77,11 +85,11 @@ def time_series(study: Study) -> tuple[Section | None, list[str]]:
         except UserError as error:
             faults.append(str(error))
             continue
-        name = f"{group.label}, trial {record.trial}"
-        for line in lines:
-            if line.quantity in drawn:
-                points = thinned(line.seconds, line.values, MOST_POINTS)
-                drawn[line.quantity].append((f"{name}, {line.sensor}", group.series, *points))
+        read += [(group, record, line) for line in lines if line.quantity in drawn]
+    names = apart(line.sensor for _, _, line in read)
+    for group, record, line in read:
+        name = ", ".join(filter(None, [f"{group.label}, trial {record.trial}", names[line.sensor]]))
+        drawn[line.quantity].append((name, group.series, *thinned(line.seconds, line.values, MOST_POINTS)))
     left = f"Only the first {MOST_TRIALS} of {len(sensed)} configurations are shown. " * (len(sensed) > MOST_TRIALS)
     several = len(study.sides) > 1
     figures = (

@@ -92,7 +92,7 @@ def _bars(study: Study, every: Sequence[Group], metric: str, title: str, unit: s
         Axis(unit, limit=(0.0,)),
         tuple(marks),
         table,
-        rows=row_names([(group.case, group) for group in shown]),
+        rows=row_names([(group.title, group) for group in shown]),
         left_out=left,
     )
 
@@ -125,7 +125,7 @@ def _blocks(study: Study) -> list[Figure]:
 
 def _timed(group: Group) -> tuple[str, Group, Description] | None:
     times = [step_times(record) for record in group.records if record.blocks and record.blocks.duration_ns]
-    return (group.case, group, describe(np.concatenate(times))) if times else None
+    return (group.title, group, describe(np.concatenate(times))) if times else None
 
 
 def _scopes(study: Study) -> Figure | None:
@@ -143,7 +143,7 @@ def _scopes(study: Study) -> Figure | None:
         return None
     largest = sorted(found, key=lambda key: (-max(median(values) for _, values in found[key]), key))
     rows = [
-        (" · ".join(filter(None, (*key, group.case))), group, describe(values))
+        (" · ".join(filter(None, (*key, group.title))), group, describe(values))
         for key in largest
         for group, values in found[key]
     ]

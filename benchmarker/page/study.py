@@ -39,16 +39,25 @@ WIDEST_NAME, WIDEST_SHARED = 160, 400
 
 @dataclass(frozen=True)
 class Group(Configuration):
-    """The trials of one case on one side: one bar, box or point. `series` is the number of the side, and its colour."""
+    """The trials of one case on one side: one bar, box or point. `series` is the number of the side, and its colour.
+
+    `alone` if the page has no other case, so that the side says which group it is.
+    """
 
     case: str
     side: str
     series: int
+    alone: bool
+
+    @property
+    def title(self) -> str:
+        """The case, unless the side says it all."""
+        return "" if self.alone and self.side else self.case
 
     @property
     def label(self) -> str:
         """The case and the side in a few words."""
-        return " ".join(filter(None, (self.case, self.side)))
+        return " ".join(filter(None, (self.title, self.side)))
 
 
 @dataclass(frozen=True)
@@ -126,7 +135,7 @@ class Study:
         titled = [title for title, *_ in every]
         named = names.names([case for _, _, case, _ in every], self.apart, titled if titled != own else ())
         groups = [
-            Group(case, records, shortened(name or title, WIDEST_NAME), short(side), order[side])
+            Group(case, records, shortened(name or title, WIDEST_NAME), short(side), order[side], len(found) == 1)
             for name, (title, side, case, records) in zip(named.each, every, strict=True)
         ]
         return groups, shortened(named.shared, WIDEST_SHARED)

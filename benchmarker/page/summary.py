@@ -54,7 +54,8 @@ def _compared(study: Study) -> str:
     of = {part.partition("=")[0] for match in study.matches for part in match.contender.name.split()} & study.apart
     within = [name for name in varying([group.factors for group in study.groups]) if name not in study.apart]
     others = f" and {count(len(within) - MOST_FACTORS, 'other factor')}" if len(within) > MOST_FACTORS else ""
-    cases = f", each with several values of {', '.join(within[:MOST_FACTORS])}{others}" if within else ""
+    values = "problems" if "problem" in within else f"values of {', '.join(within[:MOST_FACTORS])}{others}"
+    cases = f", each with several {values}" if within else ""
     return f"{' and '.join(sorted(of)) or 'results'} compared: {some(list(study.sides), MOST_SIDES)}{cases}"
 
 

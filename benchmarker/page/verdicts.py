@@ -16,6 +16,7 @@ from benchmarker.comparing.formatting import (
     over_cases,
     percent,
     ratio,
+    sentence,
     short,
     tally,
     verdict,
@@ -70,6 +71,8 @@ def verdicts(study: Study) -> tuple[Section, Figure | None]:
         return Section("verdicts", "Verdicts", (f"Nothing is compared: {study.unjudged}.",)), None
     first = family.comparisons[0]
     lead = [f"{tally(family.comparisons)}, of {len(family.comparisons)}."]
+    if len(family.comparisons) == 1:
+        lead = [f"{sentence(first, Terms.of(first))}."]
     if not (study.scores and any(each.metric == first.metric for each in study.scores.rankings)):
         lead = [
             f"{over_cases(each, Terms.of(first))}; B/A {ratio(each)}, {each.method}." for each in family.geometric_means

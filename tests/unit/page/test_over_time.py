@@ -8,7 +8,7 @@ from support.records import QUIET, make_record
 from benchmarker.api.meter import Channel
 from benchmarker.page.over_time import MOST_CASES, MOST_POINTS, MOST_TRIALS, placed
 from benchmarker.page.page_model import Band, Points
-from benchmarker.page.power import Slowed, readings
+from benchmarker.page.power import Slowed, apart, readings
 from benchmarker.power import telemetry
 from benchmarker.power.sampler import Sample
 from benchmarker.power.samplers import Sampled
@@ -203,3 +203,12 @@ def test_failed_trials_have_no_blocks_in_the_figure(page_of, place, failed, part
     figure = parts(page_of(place(records)))["over-time-0"]
     assert [row[0] for row in figure.data.rows] == ["trial 1"]
     assert all(isinstance(mark, Points) for mark in figure.marks)
+
+
+def test_sensors_are_named_by_what_tells_them_apart():
+    assert apart(["nvml GPU-1 gpu", "nvml GPU-1 gpu_memory", "nvml GPU-1 gpu"]) == {
+        "nvml GPU-1 gpu": "gpu",
+        "nvml GPU-1 gpu_memory": "gpu_memory",
+    }
+    assert apart(["nvml GPU-1 gpu"]) == {"nvml GPU-1 gpu": ""}
+    assert apart([]) == {}
