@@ -1,14 +1,23 @@
-"""What `mkdocs build` adds to the pages: tables made from the code, in place of the comments that name them."""
+"""What `mkdocs build` adds: tables made from the code, in place of the comments that name them, and reports.
+
+A page that links to FILE.html, and has a command with `-o FILE.html`, gets that file: the command is executed, after
+the `bundle unpack` commands of the page.
+"""
 
 from __future__ import annotations
 
 import ast
 import inspect
 import re
+import shutil
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterable, Iterator
 from itertools import takewhile
+from pathlib import Path
 from textwrap import dedent
-from typing import NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 import msgspec.inspect as types
 from msgspec import Struct
@@ -34,6 +43,38 @@ class Field(NamedTuple):
 def on_page_markdown(markdown: str, **_: object) -> str:
     """Return the text of a page with its tables; mkdocs calls this for each page."""
     return re.sub(r"<!-- (the [a-z ]+) -->", lambda mark: TABLES[mark[1]](), markdown)
+
+
+def on_post_build(config: Any, **_: object) -> None:
+    """Write the reports of the pages into the site; mkdocs calls this at the end."""
+    docs, site = Path(config["docs_dir"]), Path(config["site_dir"])
+    for page in sorted(docs.rglob("*.md")):
+        files, commands = reports(page.read_text(encoding="utf-8"))
+        if not files:
+            continue
+        with tempfile.TemporaryDirectory() as name:
+            folder = inside(Path(name), docs.parent)
+            for words in commands:
+                subprocess.run(
+                    [sys.executable, "-m", "benchmarker", *words], cwd=folder, check=True, stdout=subprocess.DEVNULL
+                )
+            for file in files:
+                shutil.copy(folder / file, site / page.parent.relative_to(docs))
+
+
+def reports(markdown: str) -> tuple[list[str], list[list[str]]]:
+    """Return the reports that a page links to, and the commands that make them, without `benchmarker`."""
+    commands = [line.split() for line in re.findall(r"^python -m benchmarker (.+)$", markdown, flags=re.MULTILINE)]
+    writing = {words[-1]: words for words in commands if words[-2:-1] == ["-o"] and f"]({words[-1]})" in markdown}
+    unpacking = [words for words in commands if words[:2] == ["bundle", "unpack"]]
+    return [*writing], [*unpacking, *writing.values()] if writing else []
+
+
+def inside(folder: Path, top: Path) -> Path:
+    """Return a folder in which the commands of a page can be executed, which has what they read of the top folder."""
+    for name in ("benchmarks", "docs"):
+        (folder / name).symlink_to(top / name)
+    return folder
 
 
 def precisions() -> str:

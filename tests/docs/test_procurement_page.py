@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from support.records import QUIET, make_energy, make_record
+from support.shown import holds
 
 from benchmarker.files import atomic
 from benchmarker.planning import suites
@@ -111,15 +112,6 @@ def shown():
         for part in re.split(r"^\$ ", block, flags=re.M)[1:]:
             line, _, text = part.partition("\n")
             yield line.removeprefix("python -m benchmarker "), text
-
-
-def holds(text, printed):
-    """Whether the parts of a text between lines `[...]` stand in what was printed, in this order."""
-    for part in filter(None, text.split("[...]\n")):
-        if part not in printed:
-            return False
-        printed = printed.partition(part)[2]
-    return True
 
 
 def check(command, words, text):

@@ -48,7 +48,7 @@ def helps() -> Iterator[tuple[str, str]]:
 
 def pages() -> Iterator[tuple[str, str]]:
     """Yield each paragraph of the documentation, with its page."""
-    for path in (*sorted((ROOT / "docs").glob("*.md")), *(ROOT / name for name in ("README.md", "CONTRIBUTING.md"))):
+    for path in (*sorted((ROOT / "docs").rglob("*.md")), *(ROOT / name for name in ("README.md", "CONTRIBUTING.md"))):
         for paragraph in re.split(r"\n\s*\n", path.read_text(encoding="utf-8")):
             yield str(path.relative_to(ROOT)), " ".join(paragraph.split())
 
