@@ -602,6 +602,6 @@ def test_disturbed_and_unsteady_trials_are_named_at_the_top(page_of, place):
 def test_the_figures_of_a_single_case_have_the_names_of_the_sides_alone(page_of, place, two, parts):
     made = page_of(place(two(A, [1.5 * each for each in A])))
     assert parts(made)["samples_per_s"].rows == ("one", "two")
-    assert section(made, "verdicts").lead[-1] == made.cards[0].sentence == "two takes 50.0% longer than one (±0.00%)."
+    assert section(made, "verdicts").lead[-1] == made.cards[0].sentence == "two takes 50.00% longer than one (±0.00%)."
     few = page_of(place(two(A[:3], A[:3]), "few"))
     assert few.cards[0].detail.endswith("; 3 rounds; trials from 980 ms to 1.02 s and from 980 ms to 1.02 s")
