@@ -12,6 +12,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from support.pages import figures_in
 from support.records import make_record
 
 from benchmarker.files import atomic
@@ -72,13 +73,6 @@ def test_names_from_records_are_text(rich_page):
     assert not set("\x00\x1b\u202e\u2028\u2029") & set(rich_page)
     assert "\\x1b[31m\\u202eb" not in rich_page  # it is shown as the tables of the command line show it
     assert "a\\x1b[31m\\x202eb\\x2028c\\x00" in "".join(reader.text)
-
-
-def figures_in(page):
-    """The figures of a page, as its script reads them."""
-    reader = Reader()
-    reader.feed(page)
-    return json.loads(gzip.decompress(b64decode(reader.scripts[0], validate=True)))
 
 
 def test_figures_are_compressed_json_that_no_markup_can_end(rich_page):
