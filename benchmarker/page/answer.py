@@ -29,6 +29,7 @@ from benchmarker.formatting import count, part, shortened, si, some
 from benchmarker.page.page_model import Card, Doubt
 from benchmarker.procurement.completeness import REMEDY
 from benchmarker.procurement.score import coverage, terms_of
+from benchmarker.records.step_times import STEP_TIME
 from benchmarker.roofline.model import BEYOND, beyond
 
 if TYPE_CHECKING:
@@ -45,8 +46,15 @@ LONGEST = 320
 
 def cards(study: Study) -> list[Card]:
     """Return the answers: scores if there are any, otherwise geometric means, comparisons, or their numbers if many."""
-    found = [*_scored(study), *_compared(study)] or [Card("none", "not compared", study.unjudged, "-", "")]
+    found = [*_scored(study), *_compared(study)] or [_uncompared(study)]
     return [*found, *(_accepted(*each) for each in study.acceptances)]
+
+
+def _uncompared(study: Study) -> Card:
+    """Return the card of what is not compared: why, and of a single configuration its step time."""
+    value = study.median(study.groups[0], STEP_TIME) if len(study.groups) == 1 else None
+    figure, detail = ("-", "") if value is None else (si(value, "s"), f"{measure(STEP_TIME)}, the median over trials")
+    return Card("none", "not compared", study.unjudged, figure, detail)
 
 
 def _scored(study: Study) -> Iterator[Card]:

@@ -32,6 +32,7 @@ LONGEST = 60
 """Characters of a text in the name of its place."""
 _NEITHER = re.compile(r"[^a-z0-9]+")
 _BREAKS = re.compile(r"\s*[\n\r\t]\s*")
+_WHOLE = re.compile(r"(?<![\w-])--[a-z][a-z-]*|\b\d{4}-\d\d-\d\d\b")
 _CODE = re.compile(r"`([^`]+)`")
 
 
@@ -129,5 +130,10 @@ def readable(text: str) -> str:
 
 
 def prose(text: str) -> Markup:
-    """Return a sentence as markup: what stands between backticks is code, everything else is text."""
-    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(readable(text)))))  # noqa: S704  # escaped before
+    """Return a sentence as markup: what stands between backticks is code, and options and dates stay on one line."""
+    parts = _CODE.split(str(escape(readable(text))))
+    marked = [
+        f"<code>{part}</code>" if number % 2 else _WHOLE.sub(r'<span class="whole">\g<0></span>', part)
+        for number, part in enumerate(parts)
+    ]
+    return Markup("".join(marked))  # noqa: S704  # escaped before

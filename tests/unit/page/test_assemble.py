@@ -605,3 +605,10 @@ def test_the_figures_of_a_single_case_have_the_names_of_the_sides_alone(page_of,
     assert section(made, "verdicts").lead[-1] == made.cards[0].sentence == "two takes 50.00% longer than one (±0.00%)."
     few = page_of(place(two(A[:3], A[:3]), "few"))
     assert few.cards[0].detail.endswith("; 3 rounds; trials from 980 ms to 1.02 s and from 980 ms to 1.02 s")
+
+
+def test_a_single_configuration_has_its_step_time_at_the_top(page_of, place):
+    (card,) = page_of(place([make_record(step_s, trial=trial) for trial, step_s in enumerate((1.0, 1.2, 1.1))])).cards
+    assert (card.figure, card.detail) == ("1.1 s", "step time (median), the median over trials")
+    (several,) = page_of(place([make_record(case={"seed": seed}, trial=seed) for seed in (1, 2)], "two")).cards
+    assert several.figure != "1 s"

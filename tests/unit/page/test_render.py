@@ -17,7 +17,7 @@ from support.records import make_record
 
 from benchmarker.files import atomic
 from benchmarker.hooks.registry import installing
-from benchmarker.page.render import compressed, render
+from benchmarker.page.render import compressed, prose, render
 
 NETWORK = re.compile(r"""(?:src|href|action|data|poster|srcset)\s*=\s*["']?\s*(?:https?:)?//""", re.I)
 TAGS = re.compile(
@@ -262,3 +262,10 @@ def test_marks_and_texts_stand_out_from_what_is_behind_them(theme):
         assert min(contrast(theme[ink], theme[behind]) for ink in ("ink", "muted", "accent")) >= 4.5
     for behind in ("paper", "band"):  # bars of kinds of work have outlines of the colour `muted`
         assert min(contrast(theme[f"s{side}"], theme[behind]) for side in range(8)) >= 3
+
+
+def test_options_and_dates_of_a_sentence_stay_on_one_line():
+    assert prose("add --compile-all; 2026-11-27 <b>") == (
+        'add <span class="whole">--compile-all</span>; <span class="whole">2026-11-27</span> &lt;b&gt;'
+    )
+    assert prose("`a --x=1` and `b`") == "<code>a --x=1</code> and <code>b</code>"
