@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.text import Text
 
 HERE = Path(__file__).parent
-BUNDLE = HERE / "examples" / "gpu-frameworks.zip"
+BUNDLE = HERE / "examples" / "framework-h200.zip"
 """GPT-2 in PyTorch and JAX on an H200, three trials each with profiles. Names of machines and paths are redacted."""
 PICTURES = HERE / "pictures"
 COMMANDS = ("show gpt2 --trials", "profile scopes gpt2 --top=6")
