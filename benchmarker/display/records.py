@@ -15,11 +15,11 @@ from benchmarker.display.counters import counter_rows
 from benchmarker.display.drawings import WIDEST, Marks, histogram, strips
 from benchmarker.display.energy import sensed_rows
 from benchmarker.display.machine import machine_rows
-from benchmarker.display.result import Part, Text
+from benchmarker.display.result import Part, Text, in_notebook
 from benchmarker.formatting import clean, count, si
 from benchmarker.hooks.cases import Configuration
 from benchmarker.hooks.launchers import named
-from benchmarker.hooks.metrics import Derive, refuse_unknown
+from benchmarker.hooks.metrics import Derive, load_metrics, refuse_unknown
 from benchmarker.hooks.names import name as name_of
 from benchmarker.machine import description
 from benchmarker.records.factors import factors_of, label
@@ -208,6 +208,19 @@ def record_output(record: Record, metrics: Mapping[str, Metric], marks: Marks | 
     noise = [*disturbances([record])[0].values(), *description.noise(record.machine)]
     rows += [["noise", sentence] for sentence in noise]
     yield Table.facts(rows)
+
+
+def _in_notebook(record: Record) -> str:
+    """Return one record in full as HTML for a notebook, with its step times."""
+    from benchmarker.page.assemble import main_figures, over_time_figures
+    from benchmarker.page.study import Study
+
+    derive = load_metrics()
+    study = Study([("", [record])], (), None, derive)
+    return in_notebook(record_output(record, derive(record)), [*main_figures(study), *over_time_figures(study)])
+
+
+Record._repr_html_ = _in_notebook
 
 
 def _note(record: Record, metric: Metric) -> str:

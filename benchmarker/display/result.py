@@ -105,11 +105,7 @@ class Result(ABC):
 
     def _repr_html_(self) -> str:
         """Return the tables, sentences and figures as HTML for a notebook, which needs no network."""
-        try:
-            drawn = "".join(map(plots.inline, self.figures[: self.drawn]))
-        except UserError as error:
-            drawn = f"<p>{escape(clean(str(error)))}</p>\n"
-        return html(self._printed()) + drawn
+        return in_notebook(self._printed(), self.figures[: self.drawn])
 
     def _printed(self) -> Iterator[Part]:
         """Yield the tables, with their first rows, the sentences and the notes."""
@@ -123,14 +119,18 @@ class Result(ABC):
                 yield part
 
 
-def html(parts: Iterable[Part]) -> str:
-    """Return tables and sentences as a piece of a page."""
+def in_notebook(parts: Iterable[Part], figures: Sequence[Figure]) -> str:
+    """Return tables, sentences and figures as HTML; without the extra `plot`, the reason stands in place of figures."""
     pieces = []
     for part in parts:
         if isinstance(part, Table):
             pieces.append(html_table(part))
         elif text := _words(part).strip():
             pieces.append(f"<p>{escape(text)}</p>\n")
+    try:
+        pieces += map(plots.inline, figures)
+    except UserError as error:
+        pieces.append(f"<p>{escape(clean(str(error)))}</p>\n")
     return "".join(pieces)
 
 

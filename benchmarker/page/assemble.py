@@ -12,7 +12,7 @@ from benchmarker.page.faults import faults
 from benchmarker.page.measured import at_a_glance, evidence, measured
 from benchmarker.page.over_time import over_time
 from benchmarker.page.page_model import Figure, Page, Section, figures_of
-from benchmarker.page.power import time_series
+from benchmarker.page.power import reader, time_series
 from benchmarker.page.profiled import profiled
 from benchmarker.page.profiles import kernels
 from benchmarker.page.rooflines import roofs
@@ -53,11 +53,13 @@ LIMITS = (
 
 def page(study: Study) -> tuple[Page, list[str]]:
     """Return the page, and the files next to the records that could not be read, which the page lists too."""
-    lines, unread_lines = time_series(study)
+    unread: list[str] = []
+    read = reader(study, unread)
+    lines = time_series(study, read)
     icicles, of_profiles, unread_tables = profiled(study)
     judged, picture = verdicts(study)
-    run, unsteady, unread_meters = over_time(study)
-    unread = list(dict.fromkeys([*unread_lines, *unread_tables, *unread_meters]))
+    run, unsteady = over_time(study, read)
+    unread += unread_tables
     found = (
         measured(study),
         scores(study),
@@ -97,6 +99,11 @@ def main_figures(study: Study) -> list[Figure]:
     """Return the figures of the verdicts, if there are any, and of the step times."""
     judged, picture = verdicts(study)
     return [*filter(None, [picture]), *figures_of([judged, times(study)])]
+
+
+def over_time_figures(study: Study) -> list[Figure]:
+    """Return the figures of step time over the run, without what meters read."""
+    return figures_of([over_time(study, lambda _: ([], []))[0]])
 
 
 def method(study: Study) -> Section:

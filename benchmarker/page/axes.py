@@ -1,31 +1,47 @@
-"""The axes of a figure: the values that they must show, and whether they are logarithmic."""
+"""What every drawing of a figure needs: which axes are logarithmic, what they reach, and the names to explain."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
-from benchmarker.page.page_model import Bars, Boxes, Figure, Points, Ridge, is_wide
+from benchmarker.page.page_model import Bars, Boxes, Figure, Points, Ridge
 
 if TYPE_CHECKING:
     from benchmarker.page.page_model import Axis, Mark
 
-
-def is_log_across(figure: Figure) -> bool:
-    """Return whether the axis of x is logarithmic: its values include the ends of intervals along x."""
-    return _is_log(figure.x, [*figure.lines, *(x for mark in figure.marks for x in _across(figure, mark))])
+WIDE = 8
+"""Ratio of the largest to the least value from which an axis is logarithmic."""
 
 
-def is_log_up(figure: Figure) -> bool:
-    """Return whether the axis of y is logarithmic; never, if it has rows instead of values."""
-    if figure.y is None:
-        return False
+class Entry(NamedTuple):
+    """A name that a legend explains, and the number of the first mark that has it.
+
+    If the mark runs to the right (`runs`), the name can stand at its end instead.
+    """
+
+    name: str
+    mark: int
+    runs: bool
+
+
+def is_wide(values: Sequence[float]) -> bool:
+    """Return whether values suit a logarithmic axis."""
+    return min(values) > 0 and max(values) >= WIDE * min(values)
+
+
+def axes_of(figure: Figure) -> tuple[Axis, Axis | None]:
+    """Return the axes of x and of y, None with rows; the values of an axis include the ends of intervals along it."""
     points = [mark for mark in figure.marks if isinstance(mark, Points)]
-    return _is_log(figure.y, [y for mark in points for y in (*mark.y, *_ends(mark))])
+    across = [*figure.lines, *(x for mark in figure.marks for x in _across(figure, mark))]
+    up = [y for mark in points for y in (*mark.y, *_ends(mark))]
+    return _drawn(figure.x, across), figure.y and _drawn(figure.y, up)
 
 
-def _is_log(axis: Axis, values: list[float]) -> bool:
-    return bool(axis.log) and (axis.log == "always" or is_wide(values))
+def _drawn(axis: Axis, values: Sequence[float]) -> Axis:
+    log = bool(axis.log) and (axis.log == "always" or is_wide(values))
+    return replace(axis, log=log, limit=tuple(each for each in axis.limit if each > 0 or not log))
 
 
 def _across(figure: Figure, mark: Mark) -> Iterator[float]:
@@ -44,3 +60,22 @@ def _across(figure: Figure, mark: Mark) -> Iterator[float]:
 def _ends(mark: Points) -> list[float]:
     """Return the ends of the intervals of points."""
     return [end for end in (*mark.low, *mark.high) if end is not None]
+
+
+def legend_of(figure: Figure) -> list[Entry]:
+    """Return the names of marks, if there are several; not those of marks whose rows have them in their own names."""
+    found: dict[str, Entry] = {}
+    for at, mark in enumerate(figure.marks):
+        if isinstance(mark, Points) and mark.listed and not _is_in_rows(figure, mark.name, map(round, mark.y)):
+            runs = not figure.rows and len(mark.x) > 1 and list(mark.x) == sorted(mark.x)
+            found.setdefault(mark.name, Entry(mark.name, at, runs))
+        elif isinstance(mark, Bars | Boxes | Ridge):
+            rows = [mark.at] if isinstance(mark, Ridge) else mark.at
+            is_kind = isinstance(mark, Bars) and mark.stacked
+            if is_kind or not _is_in_rows(figure, mark.name, rows):
+                found.setdefault(mark.name, Entry(mark.name, at, runs=False))
+    return list(found.values()) if len(found) > 1 else []
+
+
+def _is_in_rows(figure: Figure, name: str, rows: Iterable[int]) -> bool:
+    return bool(figure.rows) and all(f" {name} " in f" {figure.rows[row]} " for row in rows)

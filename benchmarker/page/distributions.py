@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarker.formatting import si
-from benchmarker.page.page_model import BELOW, Axis, Figure, Mark, Points, Ridge, digits, is_wide
+from benchmarker.page.axes import is_wide
+from benchmarker.page.page_model import BELOW, Axis, Figure, Mark, Points, Ridge, digits
 from benchmarker.records.step_times import step_times
 from benchmarker.tables.table import Column, Table, number
 
@@ -37,12 +38,11 @@ EQUAL = 7
 
 def distributions(study: Study) -> tuple[list[Figure], str]:
     """Return the figures of the compared cases, and the note on those that are not drawn."""
-    cases: dict[str, list[tuple[Group, list[Floats]]]] = {}
-    for group in study.groups if study.family else ():
-        trials = [step_times(record) for record in group.ok if record.blocks]
-        if sum(map(len, trials)) >= FEWEST:
-            cases.setdefault(group.case, []).append((group, trials))
-    compared = [(case, sides[:MOST_SIDES]) for case, sides in cases.items() if len(sides) > 1]
+    compared = []
+    for case, groups in study.cases.items() if study.family else ():
+        sides = [(group, [step_times(record) for record in group.ok if record.blocks]) for group in groups]
+        long = [each for each in sides if sum(map(len, each[1])) >= FEWEST]
+        compared += [(case, long[:MOST_SIDES])] if len(long) > 1 else []
     figures = []
     for at, (case, sides) in enumerate(compared[:MOST_CASES]):
         of = f": {case}" if len(compared) > 1 else ""
@@ -136,6 +136,5 @@ def _quantiles(key: str, title: str, sides: Sequence[tuple[Group, list[Floats]]]
         "Each dot is a percentile of the timed blocks, from the 1st to the 99th: of the baseline to the right, of the "
         "contender up. Below the line the contender is faster. A tail that only one side has bends away from it."
     )
-    log = is_wide(every)
-    x, y = (Axis(f"step time, {side}", "s", log=log) for side in (baseline, "contender"))
+    x, y = (Axis(f"step time, {side}", "s", log=True) for side in (baseline, "contender"))
     return Figure(key, title, caption, x, tuple(marks), table, y)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 from matplotlib import ticker
 from matplotlib.colors import LinearSegmentedColormap
@@ -13,10 +14,10 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from benchmarker.page.axes import is_log_across, is_log_up
+from benchmarker.page.axes import axes_of, legend_of
 from benchmarker.page.drawing_profiles import draw_icicle, draw_timeline
-from benchmarker.page.drawing_style import GREY, KINDS, POINT, SIDES, colour_of, fitting, plain, width_of, wrapped
-from benchmarker.page.page_model import Axis, Bars, Boxes, Figure, Heat, Points, Ridge
+from benchmarker.page.drawing_style import GREY, KINDS, POINT, SIDES, colour_of, fitting, width_of, wrapped
+from benchmarker.page.page_model import Axis, Bars, Boxes, Figure, Heat, Points, Ridge, readable
 from benchmarker.page.trace_marks import Icicle, Timeline
 
 SYMBOLS = ("o", "s", "D", "^", "P", "X", "*", "v")
@@ -27,6 +28,8 @@ FEW = 1000
 MOST_TICKS = 6
 LEFT = 0.38
 """Share of the width that names of rows may take on the left; longer ones stand above their rows."""
+FAR, BESIDE = 0.7, 0.3
+"""Share of the width from which the ends of lines may have their names beside them, and that these may take."""
 ROWS = ((0.21, 0.36), (0.4, 0.6))
 """Heights of rows in inches: without curves and with them, beside their names and below them."""
 LOW_ROW, TALLEST = 0.13, 8.5
@@ -53,9 +56,10 @@ def drawing(figure: Figure, width: float, ink: str) -> Canvas:
         canvas.set_size_inches(width, height + 0.45 + 0.16 * _legend(canvas, named))
         return canvas
     height = _rows(axes, figure, width / POINT) if figure.rows else 0.66 * width
-    if is_log_across(figure):
+    across, up = axes_of(figure)
+    if across.log:
         axes.set_xscale("log")
-    if is_log_up(figure):
+    if up and up.log:
         axes.set_yscale("log")
     named = {}
     for band in figure.bands:
@@ -66,24 +70,25 @@ def drawing(figure: Figure, width: float, ink: str) -> Canvas:
     for at in figure.lines:
         axes.axvline(at, color=GREY, linestyle=":", linewidth=1)
     stacked = [0.0] * len(figure.rows)
-    for mark in figure.marks:
-        handle = _DRAWN[type(mark)](axes, mark, figure, ink, stacked)
-        if handle is not None:
-            named.setdefault(mark.name, handle)
-    _scaled(axes, "x", figure.x, _whole(figure))
-    if figure.y:
-        _scaled(axes, "y", figure.y, [])
+    handles = [_DRAWN[type(mark)](axes, mark, figure, ink, stacked) for mark in figure.marks]
+    _scaled(axes, "x", across, _whole(figure))
+    if up:
+        _scaled(axes, "y", up, [])
+    entries = legend_of(figure)
+    marks = {each.name: figure.marks[each.mark] for each in entries if each.runs}
+    lines = {name: mark for name, mark in marks.items() if isinstance(mark, Points)}
+    beside = lines if _at_ends(axes, lines, width, height, ink) else {}
+    named |= {each.name: handles[each.mark] for each in entries if each.name not in beside and handles[each.mark]}
     title = wrapped(axes.get_xlabel(), width / POINT - 20)
     axes.set_xlabel(title)
     canvas.set_size_inches(width, height + 0.45 + 0.16 * (_legend(canvas, named) + title.count("\n")))
-    if figure.y:
-        _label(canvas, axes, figure, ink)
+    _label(canvas, axes, figure, ink)
     return canvas
 
 
 def _rows(axes: Any, figure: Figure, width: float) -> float:
     """Name the rows, on the left or above them; return the height of all in inches."""
-    names = [plain(name) for name in figure.rows]
+    names = [readable(name) for name in figure.rows]
     is_above, has_curves = (
         max(map(width_of, names)) > LEFT * width,
         any(isinstance(mark, Ridge) for mark in figure.marks),
@@ -114,7 +119,7 @@ def _scaled(axes: Any, which: str, axis: Axis, ticks: Sequence[float]) -> None:
         low, high = min(*axis.limit, *of.get_data_interval()), max(*axis.limit, *of.get_data_interval())
         getattr(axes, f"set_{which}lim")(low, high + 0.05 * (high - low))
     least, most = of.get_view_interval()
-    if of.get_scale() == "log":
+    if axis.log:
         of.set_major_locator(ticker.FixedLocator(ticks) if ticks else _log_ticks(most / least))
         of.set_minor_locator(ticker.NullLocator())
     else:
@@ -126,7 +131,7 @@ def _scaled(axes: Any, which: str, axis: Axis, ticks: Sequence[float]) -> None:
     else:
         of.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
     getattr(axes, f"set_{which}label")(
-        plain(axis.title if axis.unit in ("", "%", "s") else f"{axis.title}, {axis.unit}")
+        readable(axis.title if axis.unit in ("", "%", "s") else f"{axis.title}, {axis.unit}")
     )
     axes.grid(axis=which, color=GREY, alpha=0.25, linewidth=0.5)
 
@@ -189,7 +194,7 @@ def _points(axes: Any, mark: Points, figure: Figure, ink: str, stacked: list[flo
             markeredgecolor=colour if is_hollow else "white",
             markeredgewidth=0.9 if is_hollow else 0.4,
         )
-    return handle if mark.listed else None
+    return handle
 
 
 def _ridge(axes: Any, mark: Ridge, figure: Figure, ink: str, stacked: list[float]) -> None:
@@ -215,16 +220,34 @@ def _intervals(
 
 
 def _legend(canvas: Canvas, named: dict[str, Any]) -> int:
-    """Add a legend below if there are several names; return its number of lines."""
-    if len(named) < 2:
+    """Add a legend below if there are names; return its number of lines."""
+    if not named:
         return 0
     width = canvas.get_figwidth() / POINT
-    texts = [wrapped(plain(name), width - 40) for name in named]
+    texts = [wrapped(readable(name), width - 40) for name in named]
     widest = max(width_of(line) for text in texts for line in text.split("\n")) + 32
     columns = max(1, min(len(named), int(width / widest)))
     looks = {"borderpad": 0.2, "columnspacing": 1.0, "labelspacing": 0.3, "handlelength": 1.8}
     canvas.legend(list(named.values()), texts, loc="outside lower left", ncols=columns, **looks)
     return -(-sum(text.count("\n") + 1 for text in texts) // columns)
+
+
+def _at_ends(axes: Any, lines: dict[str, Points], width: float, height: float, ink: str) -> bool:
+    """Write the names of lines at their right ends, one above the other, if all fit; return whether they do."""
+    step = 1.25 * mpl.rcParams["font.size"] * POINT / height
+    to_frame = axes.transData - axes.transAxes
+    ends = sorted((*to_frame.transform((mark.x[-1], mark.y[-1]))[::-1], name) for name, mark in lines.items())
+    widest = max((width_of(readable(name)) for name in lines), default=math.inf)
+    if widest > BESIDE * width / POINT or step * len(ends) > 1 or min(across for _, across, _ in ends) < FAR:
+        return False
+    low = np.maximum.accumulate([up - step * at for at, (up, _, _) in enumerate(ends)])
+    places = np.minimum(low, 1 - step * (len(ends) - 1)) + step * np.arange(len(ends))
+    for (_, _, name), at in zip(ends, places, strict=True):
+        end, colour = (lines[name].x[-1], lines[name].y[-1]), colour_of(lines[name].series)
+        line = {"arrowstyle": "-", "color": colour, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 3}
+        where = {"textcoords": "axes fraction", "va": "center", "color": ink}
+        axes.annotate(readable(name), end, (1.03, at), arrowprops=line, **where)
+    return True
 
 
 def _label(canvas: Canvas, axes: Any, figure: Figure, ink: str) -> None:
@@ -235,10 +258,13 @@ def _label(canvas: Canvas, axes: Any, figure: Figure, ink: str) -> None:
     canvas.draw_without_rendering()
     room, taken = 0.6 * axes.get_window_extent().width / canvas.dpi / POINT, list[Any]()
     dots = axes.transData.transform([pair for mark in points for pair in zip(mark.x, mark.y, strict=True)])
-    for text, *at in [each for mark in points for each in zip(mark.labels, mark.x, mark.y, strict=False) if each[0]]:
+    every = [zip(mark.labels, mark.x, mark.y, mark.low or mark.x, mark.high or mark.x) for mark in points]  # noqa: B905
+    for text, x, y, *ends in [each for labels in every for each in labels if each[0]]:
+        label, looks = fitting(readable(text), room), {"textcoords": "offset points", "color": ink}
+        left, right = (x, x) if figure.y else (x if end is None else end for end in ends)
         notes = [
-            axes.annotate(fitting(plain(text), room), at, (dx, dy), textcoords="offset points", ha=ha, va=va, color=ink)
-            for dx, dy, ha, va in PLACES
+            axes.annotate(label, (at, y), (dx, dy), ha=ha, va=va, **looks)
+            for at, (dx, dy, ha, va) in zip((right, left, x, x), PLACES, strict=True)
         ]
         boxes = [note.get_window_extent() for note in notes]
         costs = [
@@ -263,8 +289,8 @@ def _heat(canvas: Canvas, axes: Any, figure: Figure, heat: Heat) -> None:
     height = min(TALLEST, max(1.0, LOW_ROW * len(figure.rows)))
     rows = range(0, len(figure.rows), -(-len(figure.rows) // int(height / LOW_ROW)))
     columns = range(0, len(heat.columns), -(-len(heat.columns) // int(width / 0.35)))
-    names = [fitting(plain(heat.columns[at]), 90) for at in columns]
-    axes.set_yticks(rows, [fitting(plain(figure.rows[at]), 0.5 * width / POINT) for at in rows])
+    names = [fitting(readable(heat.columns[at]), 90) for at in columns]
+    axes.set_yticks(rows, [fitting(readable(figure.rows[at]), 0.5 * width / POINT) for at in rows])
     axes.set_xticks(columns, names, rotation=90)
     axes.tick_params(length=0, labeltop=True, labelbottom=False)
     axes.spines[:].set_visible(False)

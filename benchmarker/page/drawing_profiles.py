@@ -8,7 +8,8 @@ from typing import Any
 from matplotlib.colors import to_rgb
 from matplotlib.patches import Patch, Rectangle
 
-from benchmarker.page.drawing_style import COPY, GREY, IDLE, KINDS, colour_of, fitting, plain
+from benchmarker.page.drawing_style import COPY, GREY, IDLE, KINDS, colour_of, fitting
+from benchmarker.page.page_model import readable
 from benchmarker.page.trace_marks import Icicle, Node, Timeline
 
 BOX, THIN, LEGIBLE = 0.17, 0.25, 24
@@ -22,7 +23,7 @@ def draw_icicle(axes: Any, mark: Icicle, room: float) -> tuple[float, dict[str, 
     named: dict[str, Any] = {}
     for side, name in enumerate(mark.sides):
         if two:
-            axes.text(0, row + 0.5, fitting(plain(name), room - 10), va="center")
+            axes.text(0, row + 0.5, fitting(readable(name), room - 10), va="center")
             row += 1
             named[f"longer in {name}"] = Patch(facecolor=colour_of(mark.series[side]))
         starts = [0.0] * (max(node.depth for node in mark.nodes) + 2)
@@ -59,7 +60,7 @@ def draw_timeline(axes: Any, mark: Timeline, room: float) -> tuple[float, dict[s
     """Draw lanes below each other, each below its name; return the height, and the legend."""
     tops, row = [], 0
     for lane in mark.lanes:
-        axes.text(0, row + 0.5, fitting(plain(lane.name), room - 10), va="center")
+        axes.text(0, row + 0.5, fitting(readable(lane.name), room - 10), va="center")
         tops.append(row + 1)
         row += 1 + lane.levels
     named: dict[str, Any] = {}
@@ -91,7 +92,7 @@ def _box(axes: Any, begin: float, row: float, length: float, high: float, colour
     if wide > LEGIBLE and text:
         red, green, blue = to_rgb(colour)
         ink = "white" if 0.3 * red + 0.59 * green + 0.11 * blue < 0.5 else "black"
-        axes.text(begin, row + 0.5, f" {fitting(plain(text), wide - 5)}", va="center", color=ink)
+        axes.text(begin, row + 0.5, f" {fitting(readable(text), wide - 5)}", va="center", color=ink)
 
 
 def _paler(colour: Any, share: float) -> tuple[float, float, float]:

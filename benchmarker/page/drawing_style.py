@@ -11,7 +11,7 @@ import matplotlib as mpl
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
 
-from benchmarker.formatting import clean, one_line, shortened
+from benchmarker.formatting import shortened
 
 _SIZES = ("font.size", "axes.labelsize", "legend.fontsize", "xtick.labelsize", "ytick.labelsize")
 _INKS = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
@@ -55,11 +55,6 @@ SIDES, KINDS, IDLE, COPY = _palette()
 def colour_of(series: int) -> str:
     """Return the colour of a side."""
     return SIDES[series % len(SIDES)]
-
-
-def plain(text: str) -> str:
-    """Return a text on one line, with control characters escaped."""
-    return clean(one_line(text))
 
 
 def width_of(text: str) -> float:

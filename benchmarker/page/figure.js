@@ -11,7 +11,7 @@ function planOf(figure, width) {
   const narrow = width < NARROW, { rows } = figure;
   if (isHeat(figure)) return heatPlan(figure, width);
   const values = valuesOf(figure), full = reach(figure.x, values.across), [low, high] = views.get(figure.key) ?? full;
-  const plan = { figure, width, narrow, full, entries: entriesOf(figure), direct: [] };
+  const plan = { figure, width, narrow, full, direct: [], entries: figure.legend.map((each) => ({ ...each, mark: figure.marks[each.mark] })) };
   const ridges = figure.marks.some((mark) => mark.type === "ridge");
   const frame = { x: 0, y: 8, whole: width, height: rows.length ? 0 : Math.round(Math.min(360, Math.max(240, width * 0.5))) };
   plan.frame = frame;
@@ -32,7 +32,7 @@ function planOf(figure, width) {
     if (plan.direct.length) right = Math.max(...plan.direct.map(({ name }) => widthOf(name))) + 20;
   }
   frame.width = width - frame.x - right;
-  plan.legend = plan.direct.length ? [] : legendLines(plan.entries, width);
+  plan.legend = legendLines(plan.entries.filter((each) => !plan.direct.length || !each.runs), width);
   frame.y += plan.legend.length * LINE + (plan.legend.length ? 10 : 0) + (plan.upTitle ? plan.upTitle.length * 17 + 10 : 0);
   plan.along = scale(low, high, frame.x, frame.x + frame.width, figure.x.log);
   plan.up = rows.length
@@ -64,15 +64,6 @@ function heatPlan(figure, width) {
   };
 }
 
-// The entries of the legend: the first mark of each name; none if all marks have one name. Many curves have no entries.
-function entriesOf(figure) {
-  const names = new Map(), many = figure.marks.filter((mark) => mark.type === "ridge").length > 12;
-  for (const mark of figure.marks) {
-    if (mark.listed !== false && !names.has(mark.name) && !(many && mark.type === "ridge")) names.set(mark.name, mark);
-  }
-  return new Set(figure.marks.map((mark) => mark.name)).size > 1 ? [...names].map(([name, mark]) => ({ name, mark })) : [];
-}
-
 function legendLines(entries, width) {
   const lines = [];
   let x = Infinity;
@@ -85,13 +76,11 @@ function legendLines(entries, width) {
   return lines;
 }
 
-// Lines that reach far to the right have their names at their ends instead of a legend, if these fit there.
+// Marks that run far to the right have their names at their ends instead of a legend, if all of these fit there.
 function directOf(figure, plan, [low, high]) {
   const { entries, frame, width } = plan, most = 0.26 * width, draft = scale(low, high, 0, 1, figure.x.log);
-  const listed = figure.marks.filter((mark) => mark.listed !== false);
-  if (plan.narrow || entries.length < 2 || listed.length > entries.length || !figure.marks.every(isLine)) return [];
-  if (entries.length * 16 > frame.height || entries.some(({ name }) => widthOf(name) > most)) return [];
-  const found = entries.map(({ name, mark }) => ({ name, mark, at: mark.x.findLastIndex((x) => x <= high * (1 + 1e-9)) }));
+  const found = entries.filter(({ runs }) => runs).map(({ name, mark }) => ({ name, mark, at: mark.x.findLastIndex((x) => x <= high * (1 + 1e-9)) }));
+  if (plan.narrow || found.length * 16 > frame.height || found.some(({ name }) => widthOf(name) > most)) return [];
   return found.every(({ mark, at }) => at >= 0 && draft(mark.x[at]) > 0.7) ? found : [];
 }
 
@@ -107,6 +96,7 @@ function drawDirect(plot, layer) {
     if (right - x > 8 || Math.abs(y - from) > 3) {
       layer.append(svg("path", { d: `M${x + 7},${from}L${Math.max(right, x + 7)},${y}h5`, fill: "none", stroke: colourOf(mark, colours), "stroke-width": 0.9, "stroke-opacity": 0.8 }));
     }
+    plot.taken.push({ x: x + 7, y: Math.min(from, y) - 3, width: right + 8 - x, height: Math.abs(from - y) + 6 });
     layer.append(label(name, right + 15, y, { class: "direct", "dominant-baseline": "central", fill: colours.ink }));
   }
 }
@@ -140,12 +130,12 @@ const haloOf = (colours) => ({ stroke: colours.paper, "stroke-width": 4, "stroke
 
 // Labels beside points: right, left, above or below, where they touch nothing; one that fits nowhere is in the tip alone.
 function drawLabels(plot, layer) {
-  const { frame, width, colours } = plot, taken = plot.targets.filter((each) => each.solid);
+  const { frame, width, colours } = plot, taken = [...plot.taken, ...plot.targets.filter((each) => each.solid)];
   const touches = (one, two) => one.x < two.x + two.width && two.x < one.x + one.width && one.y < two.y + two.height && two.y < one.y + one.height;
   for (const target of plot.targets.filter((each) => each.label)) {
     const text = shortened(target.label, 0.5 * frame.width), wide = widthOf(text), high = 15;
-    const x = target.x + target.width / 2, y = target.y + target.height / 2, r = target.width / 2 + 4;
-    const places = [[x + r, y - high / 2], [x - r - wide, y - high / 2], [x - wide / 2, y - r - high], [x - wide / 2, y + r], [x + r, y - r - high / 2], [x + r, y + r - high / 2]];
+    const x = target.x + target.width / 2, y = target.y + target.height / 2, r = target.width / 2 + 4, [left, right] = target.span;
+    const places = [[right + r, y - high / 2], [left - r - wide, y - high / 2], [x - wide / 2, y - r - high], [x - wide / 2, y + r], [x + r, y - r - high / 2], [x + r, y + r - high / 2]];
     const free = places.map(([left, top]) => ({ x: left, y: top, width: wide, height: high })).find((box) => (
       box.x >= frame.x && box.x + box.width <= width && box.y >= frame.y - 8 && box.y + box.height <= frame.y + frame.height
       && !taken.some((each) => each !== target && touches(box, each))));
@@ -170,7 +160,7 @@ function drawHeatAxes(plot, layer) {
 
 // Draw a figure into its element and keep what was drawn, for the pointer and the keyboard.
 function drawFigure(place, figure, width, colours) {
-  const plot = { ...planOf(figure, width), colours, targets: [], patterns: new Map() }, { frame, height } = plot;
+  const plot = { ...planOf(figure, width), colours, targets: [], taken: [], patterns: new Map() }, { frame, height } = plot;
   const zoomed = views.has(figure.key), room = zoomed ? 0 : 9, id = `frame-${figure.key}`;
   const grid = svg("g"), marks = svg("g", { "clip-path": `url(#${id})` }), texts = svg("g"), definitions = svg("defs");
   drawBands(plot, marks);
@@ -184,8 +174,8 @@ function drawFigure(place, figure, width, colours) {
   plot.targets = plot.targets.filter(({ x, width: wide }) => x + wide / 2 >= frame.x - 0.5 && x + wide / 2 <= right + 0.5 || (x <= right && x + wide >= frame.x && wide > 12));
   plot.targets.sort((one, two) => one.group - two.group || one.x - two.x);
   if (plot.names) drawNames(plot, texts);
-  drawLabels(plot, texts);
   drawDirect(plot, texts);
+  drawLabels(plot, texts);
   drawLegend(plot, texts);
   definitions.append(svg("clipPath", { id }, svg("rect", { x: frame.x - room, y: frame.y - 9, width: frame.width + 2 * room, height: frame.height + 18 })), ...plot.patterns.values());
   plot.overlay = svg("g", { class: "overlay" });

@@ -223,7 +223,7 @@ def _figure(at: int, name: str, series: Series, by: str) -> Figure:
     places = [0, *(change.at for change in series.changes), len(series.points)]
     for start, end in pairwise(places):
         level = median(point.value for point in series.points[start:end])
-        marks.append(Points("level", LEVELS, (start + 0.6, end + 0.4), (level, level), look="line", listed=not start))
+        marks.append(Points("level", LEVELS, (start + 0.6, end + 0.4), (level, level), look="line", listed=False))
     labels = (series.points[0].label, series.points[-1].label)
     return Figure(
         f"series-{at}",

@@ -22,7 +22,6 @@ from benchmarker.page.page_model import (
     Points,
     Section,
     drawn,
-    is_wide,
     searchable,
 )
 from benchmarker.serving.doubts import doubts
@@ -204,7 +203,6 @@ def _latencies(key: str, name: str, curves: Sequence[_Curve], unit: str) -> Figu
         Points(f"SLO ≤ {si(limit, 's')}", LIMIT, (0.0, most), (limit, limit), look="line", symbol=2)
         for limit in sorted(limits)
     ]
-    is_log = is_wide([y for mark in (*marks, *lines) for y in mark.y])
     notes = [
         "A percentile that falls on a failed request has no time and is not drawn." if is_open else "",
         drawn(curves, MOST_LOADS, "loads")[1],
@@ -222,7 +220,7 @@ def _latencies(key: str, name: str, curves: Sequence[_Curve], unit: str) -> Figu
         Axis(unit, limit=(0.0,)),
         (*marks, *lines),
         Table(columns, tuple(rows)),
-        y=Axis(NAMES[name], "s", log=is_log, limit=() if is_log else (0.0,)),
+        y=Axis(NAMES[name], "s", log=True, limit=(0.0,)),
         left_out=" ".join(filter(None, notes)),
     )
 

@@ -96,15 +96,14 @@ function drawBoxes(plot, layer, mark) {
 }
 
 function drawPoints(plot, layer, mark, number) {
-  const { figure, along, up, colours } = plot, colour = colourOf(mark, colours), upright = !figure.rows.length;
+  const { figure, along, up, colours } = plot, colour = colourOf(mark, colours), upright = !figure.rows.length, spans = [];
   const places = mark.x.map((x, at) => [along(x), up(mark.y[at])]);
   if (isLine(mark)) layer.append(svg("path", { class: "line", d: `M${places.map(([x, y]) => `${x.toFixed(2)},${y.toFixed(2)}`).join("L")}`, ...strokeOf(mark, colours) }));
   places.forEach(([x, y], at) => {
-    const [low, high] = [mark.low[at] ?? null, mark.high[at] ?? null];
-    if (low !== null || high !== null) {
-      const of = upright ? up : along, here = upright ? y : x;
-      errorBar(layer, low === null ? here : of(low), high === null ? here : of(high), upright ? x : y, upright, colour);
-    }
+    const of = upright ? up : along, here = upright ? y : x;
+    const ends = [mark.low, mark.high].map((each) => ((each[at] ?? null) === null ? here : of(each[at])));
+    if (ends.some((end) => end !== here)) errorBar(layer, ...ends, upright ? x : y, upright, colour);
+    spans.push(upright ? [x, x] : ends);
   });
   const r = hasDots(mark) ? radiusOf(mark) : 3;
   places.forEach(([x, y], at) => {
@@ -112,7 +111,7 @@ function drawPoints(plot, layer, mark, number) {
     const of = upright ? `${shown(mark.x[at], figure.x.unit)}, ${shown(mark.y[at], figure.y.unit)}` : `${figure.rows[Math.round(mark.y[at])]}\n${shown(mark.x[at], figure.x.unit)}`;
     plot.targets.push({
       x: x - r, y: y - r, width: 2 * r, height: 2 * r, group: upright ? number : Math.round(mark.y[at]),
-      text: mark.texts[at] || `${mark.name}\n${of}`, label: mark.labels[at] || "", solid: hasDots(mark),
+      text: mark.texts[at] || `${mark.name}\n${of}`, label: mark.labels[at] || "", solid: hasDots(mark), span: spans[at],
     });
   });
 }

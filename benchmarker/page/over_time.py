@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarker.api.errors import UserError
 from benchmarker.comparing.disturbances import disturbances
 from benchmarker.formatting import si, some
 from benchmarker.page.page_model import Axis, Band, Figure, Mark, Points, Ridge, Section, digits
-from benchmarker.page.power import UNITS, Line, apart, readings, thinned
+from benchmarker.page.power import UNITS, Line, apart, thinned
 from benchmarker.records.step_times import step_times
 from benchmarker.stats.steady import change
 from benchmarker.tables.table import Column, Table, number
 
 if TYPE_CHECKING:
     from benchmarker.page.page_model import Dot, Look
-    from benchmarker.page.power import Floats, Sensed
+    from benchmarker.page.power import Floats, Reader, Sensed
     from benchmarker.page.study import Group, Study
     from benchmarker.records.record import Record
 
@@ -94,30 +93,24 @@ class Trial:
         return x, y, None, None, f"{self.name}: {what} block {found.after} ({found.share:+.1%})"
 
 
-def over_time(study: Study) -> tuple[Section | None, list[str], list[str]]:
-    """Return the figures of each case, what is said of trials that are not steady, and the unreadable time series."""
-    cases: dict[str, list[Group]] = {}
-    for group in study.groups:
-        if any(record.blocks for record in group.ok):
-            cases.setdefault(group.case, []).append(group)
+def over_time(study: Study, read: Reader) -> tuple[Section | None, list[str]]:
+    """Return the figures of each case, and what is said of trials that are not steady."""
+    cases = {case: of for case, of in study.cases.items() if any(one.blocks for group in of for one in group.ok)}
     if not cases:
-        return None, [], []
+        return None, []
     parts: list[Figure] = []
-    unread: list[str] = []
     doubted: list[str] = []
     changed: list[str] = []
     for at, case in enumerate(list(cases)[:MOST_CASES]):
-        trials = placed(cases[case])
+        every = placed(cases[case])
+        trials = every[:MOST_TRIALS]
         of = f": {case}" if len(cases) > 1 else ""
         where = f"{case}, " if len(cases) > 1 else ""
-        doubted += [f"{where}{each.name} ({'; '.join(each.doubts)})" for each in trials if each.doubts]
-        changed += [f"{where}{each.change[4]}" for each in trials[:MOST_TRIALS] if each.change]
-        left = f"Only the first {MOST_TRIALS} of {len(trials)} trials are drawn." * (len(trials) > MOST_TRIALS)
-        trials = trials[:MOST_TRIALS]
+        doubted += [f"{where}{each.name} ({'; '.join(each.doubts)})" for each in every if each.doubts]
+        changed += [f"{where}{each.change[4]}" for each in trials if each.change]
+        left = f"Only the first {MOST_TRIALS} of {len(every)} trials are drawn." * (len(every) > MOST_TRIALS)
         parts.append(_blocks(f"over-time-{at}", f"Blocks of each trial{of}", trials, left))
-        meters, faults = _meters(study, f"meters-{at}", f"What meters read meanwhile{of}", trials)
-        parts += meters
-        unread += faults
+        parts += _meters(read, f"meters-{at}", f"What meters read meanwhile{of}", trials)
     unsteady = [f"Not steady: {some(changed, MOST_NAMED, '; ')}."] if changed else []
     lead = [f"Doubted: {some(doubted, MOST_NAMED, '; ')}."] if doubted else []
     lead += unsteady
@@ -125,7 +118,7 @@ def over_time(study: Study) -> tuple[Section | None, list[str], list[str]]:
         lead.append(
             f"Only the first {MOST_CASES} of {len(cases)} cases are drawn; `show RECORD --json` prints every block."
         )
-    return Section("over_time", "Step time over the run", tuple(lead), tuple(parts)), unsteady, unread
+    return Section("over_time", "Step time over the run", tuple(lead), tuple(parts)), unsteady
 
 
 def placed(groups: Sequence[Group]) -> list[Trial]:
@@ -255,32 +248,26 @@ def _bands(trials: Sequence[Trial]) -> tuple[Band, ...]:
     )
 
 
-def _meters(study: Study, key: str, title: str, trials: Sequence[Trial]) -> tuple[list[Figure], list[str]]:
-    """Return the figure of what the meters read during trials, if anything, and the time series that are unreadable."""
-    read: list[tuple[Trial, Line]] = []
+def _meters(read: Reader, key: str, title: str, trials: Sequence[Trial]) -> list[Figure]:
+    """Return the figure of what the meters read during trials, if anything."""
+    every: list[tuple[Trial, Line]] = []
     bands: list[Band] = []
-    unread: list[str] = []
     for each in trials:
-        if path := study.telemetry.get(each.record.trial_id):
-            try:
-                lines, slowed = readings(path)
-            except UserError as error:
-                unread.append(str(error))
-                continue
-            read += [(each, line) for line in map(each.within, lines) if len(line.values) > 1]
-            bands += [
-                Band(max(each.start, each.timed + of.start), min(each.end, each.timed + of.end), of.reason, "doubt")
-                for of in slowed
-                if each.start < each.timed + of.end and each.timed + of.start < each.end
-            ]
+        lines, slowed = read(each.record.trial_id)
+        every += [(each, line) for line in map(each.within, lines) if len(line.values) > 1]
+        bands += [
+            Band(max(each.start, each.timed + of.start), min(each.end, each.timed + of.end), of.reason, "doubt")
+            for of in slowed
+            if each.start < each.timed + of.end and each.timed + of.start < each.end
+        ]
     rows: dict[tuple[Sensed, str], float] = {}
-    for _, line in read:
+    for _, line in every:
         row = line.quantity, line.sensor
         rows[row] = max(rows.get(row, 0.0), float(line.values.max()))
     shown = [row for row, most in rows.items() if most > 0][:MOST_ROWS]
-    drawn = [(each, line) for each, line in read if (line.quantity, line.sensor) in shown]
+    drawn = [(each, line) for each, line in every if (line.quantity, line.sensor) in shown]
     if not drawn:
-        return [], unread
+        return []
     most = max(FEWEST, MOST_POINTS // len(drawn))
     points = [_rounded(thinned(line.seconds, line.values, most)) for _, line in drawn]
     marks = []
@@ -315,4 +302,4 @@ def _meters(study: Study, key: str, title: str, trials: Sequence[Trial]) -> tupl
     figure = Figure(
         key, title, caption, _axis(trials), tuple(marks), table, rows=tuple(names), bands=tuple(bands), left_out=left
     )
-    return [figure], unread
+    return [figure]

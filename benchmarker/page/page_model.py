@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal, TypeVar
 
 from benchmarker.comparing.results import Verdict
+from benchmarker.formatting import clean
 from benchmarker.page.trace_marks import Icicle, Timeline
 from benchmarker.tables.table import Cell, Column, Table
 
 SEARCHED = 10
 """Tables with more rows than this can be filtered."""
-WIDE = 8
-"""Ratio of the largest to the least value from which an axis is logarithmic."""
 BELOW = 0.3
 """Distance of single values below the row of their curve, in rows."""
+_BREAKS = re.compile(r"\s*[\n\r\t]\s*")
 T = TypeVar("T")
 Look = Literal["dots", "line", "line and dots", "hollow", "small", "small dots"]
 Dot = tuple[float, float, float | None, float | None, str]
@@ -57,14 +58,9 @@ def digits(values: Iterable[float], number: int) -> tuple[float, ...]:
     return tuple(float(f"{value:.{number}g}") for value in values)
 
 
-def is_wide(values: Sequence[float]) -> bool:
-    """Return whether values suit a logarithmic axis."""
-    return min(values) > 0 and max(values) >= WIDE * min(values)
-
-
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A numeric axis: its title, its unit, and values that it must reach (`limit`).
+    """A numeric axis: its title, its unit, and values that it must reach (`limit`), if it can: a logarithmic one not 0.
 
     A logarithmic axis becomes linear if its values are close together, unless it is `always` logarithmic because lines
     are straight only on such axes.
@@ -254,6 +250,11 @@ class Page:
     def figures(self) -> list[Figure]:
         """The picture and the figures of all sections, in order."""
         return [*filter(None, [self.picture]), *figures_of(self.sections)]
+
+
+def readable(text: str) -> str:
+    """Return the text with line breaks and tabs as spaces, and other control characters escaped."""
+    return clean(_BREAKS.sub(" ", text))
 
 
 def plain(part: Any) -> Any:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -10,8 +12,8 @@ import numpy as np
 
 from benchmarker.api.errors import UserError
 from benchmarker.api.meter import SLOWDOWNS
-from benchmarker.page.page_model import Axis, Figure, Points, Section
-from benchmarker.tables.table import Column, Table
+from benchmarker.page.page_model import Axis, Figure, Points, Section, table_of
+from benchmarker.tables.table import Column, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -67,42 +69,51 @@ def apart(sensors: Iterable[str]) -> dict[str, str]:
     return {sensor: " ".join(word for word in of if word not in shared) for sensor, of in words.items()}
 
 
-def time_series(study: Study) -> tuple[Section | None, list[str]]:
-    """Return power and temperature of the first trial of each configuration, and the unreadable time series."""
+Reader = Callable[[str], tuple[list[Line], list[Slowed]]]
+"""What gives the readings of the sensors during a trial, and when they slowed down."""
+
+
+def reader(study: Study, unread: list[str]) -> Reader:
+    """Return what reads each time series once; adds those to `unread` that cannot be read, and gives none of them."""
+
+    @cache
+    def read(trial_id: str) -> tuple[list[Line], list[Slowed]]:
+        try:
+            return readings(study.telemetry[trial_id]) if trial_id in study.telemetry else ([], [])
+        except UserError as error:
+            unread.append(str(error))
+            return [], []
+
+    return read
+
+
+def time_series(study: Study, read: Reader) -> Section | None:
+    """Return power and temperature of the first trial of each configuration."""
     sensed = [
-        (group, record, study.telemetry[record.trial_id])
+        (group, record)
         for group in study.groups
         if (record := next((each for each in group.records if each.trial_id in study.telemetry), None))
     ]
-    if not sensed:
-        return None, []
-    drawn: dict[str, list[Drawn]] = {"power": [], "temperature": []}
-    read = []
-    faults = []
-    for group, record, path in sensed[:MOST_TRIALS]:
-        try:
-            lines, _ = readings(path)
-        except UserError as error:
-            faults.append(str(error))
-            continue
-        read += [(group, record, line) for line in lines if line.quantity in drawn]
-    names = apart(line.sensor for _, _, line in read)
-    for group, record, line in read:
-        name = ", ".join(filter(None, [f"{group.label}, trial {record.trial}", names[line.sensor]]))
+    drawn: dict[Sensed, list[Drawn]] = {"power": [], "temperature": []}
+    every = [
+        (group, record, line)
+        for group, record in sensed[:MOST_TRIALS]
+        for line in read(record.trial_id)[0]
+        if line.quantity in drawn
+    ]
+    names = apart(line.sensor for _, _, line in every)
+    for group, record, line in every:
+        label = group.side if len(study.cases) == 1 and group.side else group.label
+        name = ", ".join(filter(None, [f"{label}, trial {record.trial}", names[line.sensor]]))
         drawn[line.quantity].append((name, group.series, *thinned(line.seconds, line.values, MOST_POINTS)))
     left = f"Only the first {MOST_TRIALS} of {len(sensed)} configurations are shown. " * (len(sensed) > MOST_TRIALS)
     several = len(study.sides) > 1
-    figures = (
-        _figure("power", "Power over time", "power", "W", drawn["power"], left, several),
-        _figure("temperature", "Temperature over time", "temperature", "°C", drawn["temperature"], left, several),
-    )
-    found = tuple(each for each in figures if each)
-    return (Section("time_series", "Power and temperature", (), found) if found else None), faults
+    figures = (_figure(quantity, of, left, several) for quantity, of in drawn.items())
+    found = tuple(filter(None, figures))
+    return Section("time_series", "Power and temperature", (), found) if found else None
 
 
-def _figure(
-    key: str, title: str, quantity: str, unit: str, lines: list[Drawn], left: str, several: bool
-) -> Figure | None:
+def _figure(quantity: Sensed, lines: list[Drawn], left: str, several: bool) -> Figure | None:
     lines = [line for line in lines if len(line[2])]
     if not lines:
         return None
@@ -113,22 +124,21 @@ def _figure(
         Points(name, series if several else index, tuple(x.tolist()), tuple(y.tolist()), look="line", symbol=index)
         for index, (name, series, x, y) in enumerate(shown)
     )
-    rows = tuple((mark.name, x, y) for mark in marks for x, y in zip(mark.x, mark.y, strict=True))
+    unit = UNITS[quantity]
+    table = table_of(
+        [(mark.name, *point) for mark in marks for point in zip(mark.x, mark.y, strict=True)],
+        (Column("sensor"), lambda row: row[0]),
+        (number("time_s", "s"), lambda row: row[1]),
+        (number(f"{quantity}_{unit.lstrip('°')}", unit), lambda row: row[2]),
+    )
     return Figure(
-        key,
-        title,
+        quantity,
+        f"{quantity.capitalize()} over time",
         "The first trial of each configuration with sensor readings. Time 0 is the start of the timed part. Long lines "
         "are thinned: the least and the largest value of each short interval are kept.",
         Axis("time since the start of the timed part", "s"),
         marks,
-        Table(
-            (
-                Column("sensor"),
-                Column("time_s", "s", numeric=True),
-                Column(f"{quantity}_{unit.lstrip('°')}", unit, numeric=True),
-            ),
-            rows,
-        ),
+        table,
         y=Axis(quantity, unit, limit=(0.0,) if unit == "W" else ()),
         left_out=left.strip(),
     )

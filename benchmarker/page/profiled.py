@@ -39,15 +39,15 @@ def profiled(study: Study) -> tuple[list[Figure], list[Section], list[str]]:
     every = [(group, record) for group, record in first if record]
     if not every:
         return [], [], []
-    cases: dict[str, Trials] = {}
-    for group, record in every[:MOST_PROFILES]:
-        cases.setdefault(group.case, []).append((group, record))
     known, number = categories(study), min(len(every), MOST_PROFILES)
     icicles: list[Figure] = []
     timelines: list[Figure] = []
     tables: list[Listing] = []
     unread: list[str] = []
-    for case, trials in cases.items():
+    shown = every[:MOST_PROFILES]
+    cases = dict.fromkeys(group.case for group, _ in shown)
+    for case in cases:
+        trials = [each for each in shown if each[0].case == case]
         sides = _read(study, trials, unread)
         of = f"{case}: " if len(cases) > 1 and trials[0][0].side else ""
         drawn, over_time = _figures(sides, known, f"{len(icicles)}", of, number)

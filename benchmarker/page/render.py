@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup, escape
 
-from benchmarker.formatting import clean
-from benchmarker.page.axes import is_log_across, is_log_up
-from benchmarker.page.page_model import Figure, plain
+from benchmarker.page.axes import axes_of, legend_of
+from benchmarker.page.page_model import Figure, plain, readable
 from benchmarker.tables.table import cell_text
 
 if TYPE_CHECKING:
-    from benchmarker.page.page_model import Axis, Page
+    from benchmarker.page.page_model import Page
 
 
 MARKS = {"faster": "▲", "better": "▲", "slower": "▼", "worse": "▼", "same": "=", "undecided": "?", "none": "-"}
@@ -31,7 +30,6 @@ SCRIPTS = ("base", "axes", "marks", "figure", "explore", "icicle", "timeline", "
 LONGEST = 60
 """Characters of a text in the name of its place."""
 _NEITHER = re.compile(r"[^a-z0-9]+")
-_BREAKS = re.compile(r"\s*[\n\r\t]\s*")
 _WHOLE = re.compile(r"(?<![\w-])--[a-z][a-z-]*|\b\d{4}-\d\d-\d\d\b")
 _CODE = re.compile(r"`([^`]+)`")
 
@@ -98,21 +96,19 @@ def compressed(value: object) -> str:
 def specification(figure: Figure) -> dict[str, Any]:
     """Return the figure as plain values: axes, marks by their type, and its data; texts are those that are shown."""
     columns = [{"name": each.name, "unit": each.unit} for each in figure.data.columns]
+    x, y = axes_of(figure)
     found: dict[str, Any] = {
         "key": figure.key,
         "rows": figure.rows,
-        "x": _axis(figure.x, is_log_across(figure)),
-        "y": _axis(figure.y, is_log_up(figure)) if figure.y else None,
+        "x": plain(x),
+        "y": plain(y),
         "lines": figure.lines,
         "bands": plain(figure.bands),
+        "legend": [entry._asdict() for entry in legend_of(figure)],
         "marks": [{"type": type(mark).__name__.lower(), **plain(mark)} for mark in figure.marks],
         "data": {"columns": columns, "rows": figure.data.rows},
     }
     return {name: _shown(part) for name, part in found.items()}
-
-
-def _axis(axis: Axis, is_log: bool) -> dict[str, Any]:
-    return {"title": axis.title, "unit": axis.unit, "log": is_log, "limit": axis.limit}
 
 
 def _shown(part: Any) -> Any:
@@ -122,11 +118,6 @@ def _shown(part: Any) -> Any:
     if isinstance(part, dict):
         return {name: _shown(inner) for name, inner in part.items()}
     return [_shown(inner) for inner in part] if isinstance(part, list | tuple) else part
-
-
-def readable(text: str) -> str:
-    """Return the text with line breaks and tabs as spaces, and other control characters escaped."""
-    return clean(_BREAKS.sub(" ", text))
 
 
 def prose(text: str) -> Markup:

@@ -6,8 +6,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarker.formatting import si
-from benchmarker.page.page_model import Axis, Figure, Points, Section
-from benchmarker.tables.table import Cell, Column, Table
+from benchmarker.page.page_model import Axis, Figure, Points, Section, table_of
+from benchmarker.tables.table import Column, number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,17 +72,17 @@ def roofs_figure(found: Sequence[Modelled]) -> Figure | None:
     xs = [each.intensity for _, each in points]
     least, most = min(xs) / 4, max(xs) * 4
     marks = [_roof(roof, least, most) for roof in dict.fromkeys(of.roofline.roof for of in shown)]
-    for number, modelled in enumerate(shown):
+    for at, modelled in enumerate(shown):
         name = modelled.label
         for symbol, level in enumerate(LEVELS):
-            these = [each for index, each in points if index == number and each.level == level]
+            these = [each for index, each in points if index == at and each.level == level]
             if not these:
                 continue
             phases = tuple(_phase(modelled, each) for each in these)
             marks.append(
                 Points(
                     name,
-                    number if modelled.side is None else modelled.side,
+                    at if modelled.side is None else modelled.side,
                     tuple(each.intensity for each in these),
                     tuple(each.achieved for each in these),
                     tuple(
@@ -96,31 +96,18 @@ def roofs_figure(found: Sequence[Modelled]) -> Figure | None:
                     listed=level == "step",
                 )
             )
-    rows: list[tuple[Cell, ...]] = [
-        (
-            of.label,
-            each.level,
-            each.name,
-            each.intensity,
-            each.achieved,
-            each.attainable,
-            each.bound,
-            each.share,
-            each.time_s,
-        )
-        for of in found
-        for each in of.roofline.points
-    ]
-    columns = (
-        Column("configuration"),
-        Column("level"),
-        Column("name"),
-        Column("flop_per_byte", numeric=True),
-        Column("achieved_flop_per_s", "FLOP/s", numeric=True),
-        Column("attainable_flop_per_s", "FLOP/s", numeric=True),
-        Column("bound_by"),
-        Column("share_of_roof", "%", numeric=True),
-        Column("time_s", "s", numeric=True),
+    rows = [(of.label, each) for of in found for each in of.roofline.points]
+    table = table_of(
+        rows,
+        (Column("configuration"), lambda row: row[0]),
+        (Column("level"), lambda row: row[1].level),
+        (Column("name"), lambda row: row[1].name),
+        (number("flop_per_byte"), lambda row: row[1].intensity),
+        (number("achieved_flop_per_s", "FLOP/s"), lambda row: row[1].achieved),
+        (number("attainable_flop_per_s", "FLOP/s"), lambda row: row[1].attainable),
+        (Column("bound_by"), lambda row: row[1].bound),
+        (number("share_of_roof", "%"), lambda row: row[1].share),
+        (number("time_s", "s"), lambda row: row[1].time_s),
     )
     left = f"{len(points)} of {len(rows)} points are drawn; the data table has all." if len(points) < len(rows) else ""
     return Figure(
@@ -133,7 +120,7 @@ def roofs_figure(found: Sequence[Modelled]) -> Figure | None:
         "ignores, or that the machine was slower when its ceilings were measured.",
         Axis("arithmetic intensity, FLOP/byte", log=True),
         tuple(marks),
-        Table(columns, tuple(rows)),
+        table,
         y=Axis("FLOP/s", log="always"),
         left_out=left,
     )

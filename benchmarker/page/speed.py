@@ -187,7 +187,7 @@ def _boxes(
         key,
         title,
         caption,
-        Axis("step time", "s", limit=(0.0,)),
+        Axis("step time", "s", log=True, limit=(0.0,)),
         tuple(marks),
         table,
         rows=row_names([(name, group) for name, group, _ in shown]),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
@@ -98,10 +99,12 @@ class Study:
     @cached_property
     def sides(self) -> dict[str, list[Group]]:
         """The groups of each side, the baseline first; without comparisons, of each result or framework."""
-        found: dict[str, list[Group]] = {}
-        for group in sorted(self.groups, key=lambda group: group.series):
-            found.setdefault(group.side, []).append(group)
-        return found
+        return grouped(sorted(self.groups, key=attrgetter("series")), attrgetter("side"))
+
+    @cached_property
+    def cases(self) -> dict[str, list[Group]]:
+        """The groups of each case, one for each of its sides."""
+        return grouped(self.groups, attrgetter("case"))
 
     @cached_property
     def groups(self) -> list[Group]:
@@ -206,6 +209,14 @@ class Study:
         )
 
 
+def grouped(groups: Iterable[Group], name: Callable[[Group], str]) -> dict[str, list[Group]]:
+    """Return groups by a name, in their order."""
+    found: dict[str, list[Group]] = {}
+    for group in groups:
+        found.setdefault(name(group), []).append(group)
+    return found
+
+
 def named(study: Study, groups: Sequence[Group]) -> list[Filled]:
     """Return the columns that name cases and their sides in a table, without those that are empty."""
     side = [(Column("side"), [group.side for group in groups])] if any(study.sides) else []
@@ -220,9 +231,7 @@ def days(records: Sequence[Record]) -> str:
 
 def panels(study: Study) -> list[tuple[str, str, list[Group]]]:
     """Return the groups of each problem, with what to add to the key and to the title of its figure."""
-    found: dict[str, list[Group]] = {}
-    for group in study.groups:
-        found.setdefault(str(group.factors["problem"]), []).append(group)
+    found = grouped(study.groups, lambda group: str(group.factors["problem"]))
     if len(found) == 1:
         return [("", "", study.groups)]
     return [(f"-{number}", f", {problem}", groups) for number, (problem, groups) in enumerate(found.items())]

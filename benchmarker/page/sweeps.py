@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from benchmarker.formatting import si
 from benchmarker.hooks import names
-from benchmarker.page.page_model import Axis, Figure, Points, Section, drawn, is_wide, table_of
+from benchmarker.page.page_model import Axis, Figure, Points, Section, drawn, table_of
 from benchmarker.records.factors import DEFAULTS, Value
 from benchmarker.stats.median_interval import MIN_BLOCKS_FOR_INTERVAL, median_interval
 from benchmarker.tables.table import Column, number
@@ -106,8 +106,7 @@ def _figure(study: Study, key: str, name: str, metric: _Drawn) -> Figure | None:
         for index, (label, of) in enumerate(shown)
     ]
     marks += _predictions(shown, {label: mark.series for (label, _), mark in zip(shown, marks, strict=True)})
-    is_log = metric.unit in ("s", "B/s") and is_wide([y for mark in marks for y in mark.y])
-    limit = () if is_log else (0.0, 1.0) if metric.unit == "%" else (0.0,)
+    is_log, limit = metric.unit in ("s", "B/s"), (0.0, 1.0) if metric.unit == "%" else (0.0,)
     dots = [(label, dot) for label, of in pairs for dot in of]
     table = table_of(
         dots,
@@ -129,7 +128,7 @@ def _figure(study: Study, key: str, name: str, metric: _Drawn) -> Figure | None:
         key,
         f"{metric.plot.title} over {name}",
         caption,
-        Axis(name, log=is_wide([dot.x for _, dot in dots])),
+        Axis(name, log=True),
         tuple(marks),
         table,
         y=Axis(metric.plot.title, metric.unit if metric.unit in ("s", "%") else "", log=is_log, limit=limit),

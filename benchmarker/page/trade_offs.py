@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from benchmarker.api.precision import UNIT_ROUNDOFF
 from benchmarker.comparing.pareto import by_work, front
 from benchmarker.formatting import count, si
-from benchmarker.page.page_model import Axis, Figure, Listing, Points, Section, is_wide, searchable
+from benchmarker.page.page_model import Axis, Figure, Listing, Points, Section, searchable
 from benchmarker.page.study import MOST_DRAWN, named
 from benchmarker.tables.table import Column, Table, number
 
@@ -168,15 +168,10 @@ def front_figure(
 ) -> Figure:
     """Return the first of two metrics over the second, of the first configurations; `titles` are those of the axes.
 
-    Axes of values far apart are logarithmic, and both against an error, if any is above 0.
+    Axes of values far apart are logarithmic; an error of 0 is drawn as one that the reference can show.
     """
     shown = placed[:MOST_DRAWN]
-    both = against_error and any(each.values[1] > 0 for each in shown)
-    least = LEAST_ERROR if both else 0.0
-    logs = [both or is_wide([each.values[at] for each in shown]) for at in range(2)]
-    y_axis, x_axis = (
-        Axis(title, log=log, limit=() if log else (0.0,)) for title, log in zip(titles, logs, strict=True)
-    )
+    least = LEAST_ERROR if against_error and any(each.values[1] > 0 for each in shown) else 0.0
     labelled = [each for each in shown if each.is_optimal or len(shown) <= MOST_LABELLED][:MOST_LABELLED]
     marks = [
         Points(
@@ -187,7 +182,7 @@ def front_figure(
             (f"{each.label}: {si(each.values[0], metrics[0].unit)} {titles[0]}, {each.values[1]:.3g} {titles[1]}",),
             look="dots" if each.is_optimal else "hollow",
             labels=(each.label,) if each in labelled else (),
-            listed=is_listed,
+            listed=is_listed and len(labelled) < len(shown),
         )
         for each in shown
     ]
@@ -205,9 +200,9 @@ def front_figure(
         "pareto",
         f"{titles[0]} against {titles[1]}",
         f"Better is {right} and {above}. Filled marks are Pareto-optimal.",
-        x_axis,
+        Axis(titles[1], log=True, limit=(0.0,)),
         tuple(marks),
         table,
-        y=y_axis,
+        y=Axis(titles[0], log=True, limit=(0.0,)),
         left_out=" ".join(filter(None, notes)),
     )

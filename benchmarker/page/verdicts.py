@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -207,7 +208,11 @@ def _figure(
         dot = (each.ratio or 0.0, float(row), each.low, each.high, text)
         found.setdefault((short(each.contender), each.verdict), []).append(dot)
     ratios = [
-        Points.of(f"{contender}: {word}", order.index(contender), dots, "dots", _SYMBOLS[word])
+        replace(
+            Points.of(f"{contender}: {word}", order.index(contender), dots, "dots", _SYMBOLS[word]),
+            labels=(word,) * len(dots),
+            listed=False,
+        )
         for (contender, word), dots in found.items()
     ]
     known = any(each.low is not None for _, each in rows)
@@ -236,7 +241,7 @@ def _evidence_marks(shown: Sequence[Judged], order: Sequence[str]) -> list[Mark]
     for row, (_, each, tested) in enumerate(shown):
         series = order.index(short(each.contender))
         if curve := p_values(tested):
-            marks.append(Ridge(f"{short(each.contender)}: p-value", series, row, *curve))
+            marks.append(Ridge("p-value", series, row, *curve))
         if rounds := _rounds(tested):
             dots = Points("rounds", series, rounds, (row + BELOW,) * len(rounds), look="small dots", listed=False)
             marks.append(dots)

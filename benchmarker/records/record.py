@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta, Struct
@@ -292,6 +292,8 @@ class Harness(Struct, frozen=True, forbid_unknown_fields=True):
 
 class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One trial. A value that could not be obtained is null, and `reasons` states why, by the path of the null."""
+
+    _repr_html_: ClassVar[Callable[[Record], str]]  # what a notebook shows, set by `display.records`
 
     schema_version: Literal[1]  #: version of this schema: 1
     run_id: str  #: the run of the trial: the name of its folder

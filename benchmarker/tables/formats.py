@@ -132,6 +132,9 @@ def html_table(table: Table) -> str:
     return "\n".join(lines) + "\n"
 
 
+Table._repr_html_ = html_table
+
+
 def csv_text(headings: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
     """Return rows as CSV, one line each; no text is a formula or has control characters, and None and NaN are empty."""
     text = io.StringIO()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from benchmarker.comparing.formatting import figure
 from benchmarker.formatting import si
@@ -99,6 +99,8 @@ class Table:
     important first, and long texts in the columns `cut` are shortened; `remedy` says how to see what was left out. The
     headings of a table of names and values are not printed.
     """
+
+    _repr_html_: ClassVar[Callable[[Table], str]]  # what a notebook shows, set by `formats`
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]

@@ -231,7 +231,7 @@ def test_names_are_text_and_long_ones_stand_above_their_rows():
     assert "<script" not in html
     assert "\x1b" not in html
     shown = [each for each in texts(html) if "script" in each]
-    assert shown == ['</text><script>$x_1$ & "a"\\x1b[2J _b'] * 2
+    assert shown == ['</text><script>$x_1$ & "a"\\x1b[2J\\x2028_b'] * 2
     assert "_b" in texts(html)
     (long,) = [each for each in texts(html) if each.startswith("an exceed")]
     assert "…" in long
