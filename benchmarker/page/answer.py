@@ -210,7 +210,7 @@ def _disturbed(groups: Sequence[Group]) -> str:
         for record, why in zip(group.ok, disturbances(group.ok), strict=True)
         if why
     ]
-    return f" ({some(found, MOST_TRIALS, '; ')})"
+    return f"; disturbed: {some(found, MOST_TRIALS, '; ')}"
 
 
 def _untold(study: Study) -> int:

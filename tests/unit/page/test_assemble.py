@@ -595,7 +595,8 @@ def test_disturbed_and_unsteady_trials_are_named_at_the_top(page_of, place):
     stolen = msgspec.structs.replace(records[2].interference, steal_percent=9.0)
     records[2] = msgspec.structs.replace(records[2], interference=stolen)
     told = doubts(page_of(place(records)))
-    assert any(each.startswith("1 of 3 trials were disturbed") and each.endswith(" (trial 2).") for each in told)
+    (which,) = [each for each in told if each.startswith("1 of 3 trials were disturbed")]
+    assert which.endswith("; disturbed: trial 2.")
     assert "Not steady: trial 0: the level changes after block 40 (+10.0%)." in told
 
 
