@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarker.formatting import si
-from benchmarker.page.axes import is_wide
-from benchmarker.page.page_model import BELOW, Axis, Figure, Mark, Points, Ridge, digits
+from benchmarker.page.page_model import BELOW, Axis, Figure, Mark, Points, Ridge, digits, is_wide
 from benchmarker.records.step_times import step_times
 from benchmarker.tables.table import Column, Table, number
 

@@ -14,10 +14,9 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from benchmarker.page.axes import axes_of, legend_of
 from benchmarker.page.drawing_profiles import draw_icicle, draw_timeline
 from benchmarker.page.drawing_style import GREY, KINDS, POINT, SIDES, colour_of, fitting, width_of, wrapped
-from benchmarker.page.page_model import Axis, Bars, Boxes, Figure, Heat, Points, Ridge, readable
+from benchmarker.page.page_model import Axis, Bars, Boxes, Figure, Heat, Points, Ridge, axes_of, legend_of, readable
 from benchmarker.page.trace_marks import Icicle, Timeline
 
 SYMBOLS = ("o", "s", "D", "^", "P", "X", "*", "v")
@@ -89,10 +88,8 @@ def drawing(figure: Figure, width: float, ink: str) -> Canvas:
 def _rows(axes: Any, figure: Figure, width: float) -> float:
     """Name the rows, on the left or above them; return the height of all in inches."""
     names = [readable(name) for name in figure.rows]
-    is_above, has_curves = (
-        max(map(width_of, names)) > LEFT * width,
-        any(isinstance(mark, Ridge) for mark in figure.marks),
-    )
+    is_above = max(map(width_of, names)) > LEFT * width
+    has_curves = any(isinstance(mark, Ridge) for mark in figure.marks)
     axes.set_yticks(range(len(names)), [""] * len(names) if is_above else names)
     if is_above:
         for at, name in enumerate(names):

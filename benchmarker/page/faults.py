@@ -28,17 +28,8 @@ def faults(study: Study, unread: Sequence[str]) -> Section:
         for record, found in zip(group.records, disturbances(group.records), strict=True):
             if record.error:
                 error = record.error
-                failed.append(
-                    (
-                        configuration,
-                        record.trial,
-                        error.kind,
-                        error.stage,
-                        error.message,
-                        record.command,
-                        record.trial_id,
-                    )
-                )
+                of = (error.kind, error.stage, error.message, record.command, record.trial_id)
+                failed.append((configuration, record.trial, *of))
             if found:
                 disturbed.append((configuration, record.trial, "; ".join(found.values()), record.trial_id))
     unreadable: list[tuple[Cell, ...]] = [(str(fault.path), fault.reason) for fault in study.faults]

@@ -38,11 +38,8 @@ def page(found: FleetResult) -> Page:
     of_nodes = [cell for cell in found.cells if not cell.ends]
     sections = []
     if of_nodes or not found.links:
-        sections.append(
-            Section(
-                "nodes", "Nodes and cases", (f"{found.shared}.",), (_heat(found, of_nodes, "node"), _cells(of_nodes))
-            )
-        )
+        parts = (_heat(found, of_nodes, "node"), _cells(of_nodes))
+        sections.append(Section("nodes", "Nodes and cases", (f"{found.shared}.",), parts))
     if of_links := [cell for cell in found.cells if cell.ends]:
         slow = [
             f"All links of {node.node} are slower: {'; '.join(node.slow_links)}."
@@ -54,14 +51,8 @@ def page(found: FleetResult) -> Page:
     if unlike := [(each.node, text) for each in every for text in (*each.reasons, *each.unlike)]:
         columns = (Column("node"), Column("what", prose=True))
         caption = "Nodes that failed in whole or in part, and properties in which a node differs from most others."
-        sections.append(
-            Section(
-                "differences",
-                "Faults and differences",
-                (),
-                (Listing("By node", Table(columns, tuple(unlike)), caption, searched=True),),
-            )
-        )
+        by_node = Listing("By node", Table(columns, tuple(unlike)), caption, searched=True)
+        sections.append(Section("differences", "Faults and differences", (), (by_node,)))
     sections.append(Section("method", "Method", (f"{found.method[0].upper()}{found.method[1:]}.", _family(found))))
     return Page(
         f"{count(len(found.nodes), 'node')}: which is an outlier?",

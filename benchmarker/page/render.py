@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup, escape
 
-from benchmarker.page.axes import axes_of, legend_of
-from benchmarker.page.page_model import Figure, plain, readable
+from benchmarker.page.page_model import Figure, axes_of, legend_of, plain, readable
 from benchmarker.tables.table import cell_text
 
 if TYPE_CHECKING:

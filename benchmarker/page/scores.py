@@ -9,7 +9,7 @@ from benchmarker.formatting import part, si
 from benchmarker.page.page_model import Listing, Section, searchable, table_of
 from benchmarker.procurement.ranking import in_words
 from benchmarker.records.factors import label
-from benchmarker.tables.table import RATIO, Cell, Column, Table, number
+from benchmarker.tables.table import RATIO, Column, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,40 +83,31 @@ class _Names:
 def _means(found: Scores) -> Listing:
     """Return the mean of each side in each metric, by rank."""
     ranked = len(found.sides) > 2
-    columns = (
-        Column("metric"),
-        *((number("rank"),) if ranked else ()),
-        Column("side"),
-        number("score", RATIO),
-        number("interval from", RATIO),
-        number("interval to", RATIO),
-        Column("cases"),
-        Column("verdict"),
-        *((Column("tied with"),) if ranked else ()),
+    rows = [
+        (ranking, place, _metrics(found, ranking).get(place.side), place.side == found.sides[0].name)
+        for ranking in found.rankings
+        for place in ranking.places
+        if ranked or place.side != found.sides[0].name
+    ]
+    table = table_of(
+        rows,
+        (Column("metric"), lambda row: measure(row[0].metric)),
+        *((number("rank"), lambda row: row[1].rank),) * ranked,
+        (Column("side"), lambda row: short(row[1].side)),
+        (
+            number("score", RATIO),
+            lambda row: row[1].mean.ratio if row[1].mean else 1.0 if row[3] and row[1].rank else None,
+        ),
+        (number("interval from", RATIO), lambda row: row[1].mean.low if row[1].mean else None),
+        (number("interval to", RATIO), lambda row: row[1].mean.high if row[1].mean else None),
+        (Column("cases"), lambda row: f"{row[2].scored} of {row[2].cases}" if row[2] else ""),
+        (
+            Column("verdict"),
+            lambda of: verdict(of[1].mean) if of[1].mean else "baseline" if of[3] else of[2].reason if of[2] else "",
+        ),
+        *((Column("tied with"), lambda row: ", ".join(map(short, row[1].ties))),) * ranked,
     )
-    rows: list[tuple[Cell, ...]] = []
-    for ranking in found.rankings:
-        metrics = _metrics(found, ranking)
-        for place in ranking.places:
-            baseline = place.side == found.sides[0].name
-            if baseline and not ranked:
-                continue
-            metric = metrics.get(place.side)
-            mean = place.mean
-            rows.append(
-                (
-                    measure(ranking.metric),
-                    *((place.rank,) if ranked else ()),
-                    short(place.side),
-                    mean.ratio if mean else 1.0 if baseline and place.rank else None,
-                    mean.low if mean else None,
-                    mean.high if mean else None,
-                    f"{metric.scored} of {metric.cases}" if metric else "",
-                    verdict(mean) if mean else "baseline" if baseline else metric.reason if metric else "",
-                    *((", ".join(map(short, place.ties)),) if ranked else ()),
-                )
-            )
-    return Listing("Scores", Table(columns, tuple(rows)))
+    return Listing("Scores", table)
 
 
 def _metrics(found: Scores, ranking: MetricRanking) -> dict[str, MetricScore]:
@@ -139,19 +130,19 @@ def _cases(found: Scores, ranking: MetricRanking, names: _Names) -> Listing | No
     a = short(found.sides[0].name)
     any_case = {name: next(own[name] for own in cases.values() if name in own) for name in every}
     weighed = len({case.weight for case in any_case.values()}) > 1
-    columns = [Column("case"), *([number("weight")] if weighed else [])]
-    for side in cases:
-        ends = (f"{short(side)} / {a}", "from", "to")
-        columns += [number(each, RATIO) for each in ends]
-    rows = []
-    for name in every:
-        row: list[Cell] = [name, *([any_case[name].weight] if weighed else [])]
-        for own in cases.values():
-            row += [own[name].ratio, own[name].low, own[name].high] if name in own else [None, None, None]
-        rows.append(tuple(row))
+    table = table_of(
+        every,
+        (Column("case"), lambda name: name),
+        *((number("weight"), lambda name: any_case[name].weight),) * weighed,
+        *(
+            (number(heading, RATIO), lambda name, own=own, end=end: getattr(own[name], end) if name in own else None)
+            for side, own in cases.items()
+            for heading, end in ((f"{short(side)} / {a}", "ratio"), ("from", "low"), ("to", "high"))
+        ),
+    )
     caption = "The ratio of each case over the baseline, with its 95% interval, from and to; above 1 is better."
     title = f"{measure(ranking.metric)} by case"
-    return searchable(title, Table(tuple(columns), tuple(rows)), caption)
+    return searchable(title, table, caption)
 
 
 def _success(found: Scores) -> Listing:
@@ -209,37 +200,27 @@ def acceptance(study: Study) -> Section | None:
 
 
 def _outcomes(result: str, found: Acceptance) -> Listing:
-    rows: list[tuple[Cell, ...]] = []
-    for each in found.outcomes:
-        value, lowest, highest, low, high = (
-            "" if number is None else si(number, each.unit)
-            for number in (each.value, each.lowest, each.highest, each.min, each.max)
-        )
-        rows.append(
-            (
-                each.verdict,
-                each.name,
-                measure(each.metric) if each.metric else "",
-                value,
-                f"{lowest} to {highest}" if lowest else "",
-                each.trials,
-                low,
-                high,
-                "; ".join([*each.reasons, *(f"but {doubt}" for doubt in each.doubts)]),
-            )
-        )
-    columns = (
-        Column("verdict"),
-        Column("case"),
-        Column("metric"),
-        Column("median"),
-        Column("over trials"),
-        number("trials"),
-        Column("min"),
-        Column("max"),
-        Column("why", prose=True),
+    table = table_of(
+        found.outcomes,
+        (Column("verdict"), lambda each: each.verdict),
+        (Column("case"), lambda each: each.name),
+        (Column("metric"), lambda each: measure(each.metric) if each.metric else ""),
+        (Column("median"), lambda each: _amount(each.value, each.unit)),
+        (Column("over trials"), lambda one: _amount(one.lowest, one.unit, f" to {_amount(one.highest, one.unit)}")),
+        (number("trials"), lambda each: each.trials),
+        (Column("min"), lambda each: _amount(each.min, each.unit)),
+        (Column("max"), lambda each: _amount(each.max, each.unit)),
+        (
+            Column("why", prose=True),
+            lambda each: "; ".join([*each.reasons, *(f"but {doubt}" for doubt in each.doubts)]),
+        ),
     )
     passed = sum(each.verdict == "PASS" for each in found.outcomes)
     unasked = f" No case of the reference matches: {'; '.join(found.unasked)}." if found.unasked else ""
     caption = f"{passed} of {len(found.outcomes)} passed.{unasked}"
-    return searchable(result, Table(columns, tuple(rows)), caption)
+    return searchable(result, table, caption)
+
+
+def _amount(value: float | None, unit: str, more: str = "") -> str:
+    """Return a value with its unit and more; empty if there is none."""
+    return "" if value is None else si(value, unit) + more

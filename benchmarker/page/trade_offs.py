@@ -115,14 +115,7 @@ def _is_rounding(groups: Sequence[Group]) -> bool:
     )
 
 
-def _figure(
-    study: Study,
-    at: int,
-    front: Front[Group],
-    table: Table,
-    trade: Trade,
-    note: str,
-) -> Figure:
+def _figure(study: Study, at: int, front: Front[Group], table: Table, trade: Trade, note: str) -> Figure:
     several = len(study.sides) > 1
     groups = [(point.configuration, point) for point in front.points]
     placed = [

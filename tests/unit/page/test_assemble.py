@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -14,7 +15,7 @@ from benchmarker.comparing.results import Rules
 from benchmarker.files import atomic
 from benchmarker.page.assemble import page
 from benchmarker.page.gather import gather
-from benchmarker.page.page_model import Axis, Bars, Boxes, Figure, Points
+from benchmarker.page.page_model import Axis, Bars, Boxes, Figure, Points, axes_of, legend_of
 from benchmarker.page.power import MOST_POINTS, thinned
 from benchmarker.page.render import specification
 from benchmarker.page.study import MOST_DRAWN
@@ -572,6 +573,36 @@ def test_axes_are_logarithmic_where_values_are_far_apart(values, log, is_log):
     figure = Figure("key", "", "", Axis("x", log=log), (mark,), Table((), ()), y=Axis("y", log=log))
     found = specification(figure)
     assert (found["x"]["log"], found["y"]["log"]) == (is_log, is_log)
+
+
+def test_a_legend_explains_what_neither_rows_nor_a_single_name_do():
+    bars = Bars("two", 1, (0, 1), (1.0, 2.0)), Bars("one", 0, (2,), (3.0,))
+    trials = Points("trials", 7, (1.0, 2.0), (0.0, 1.0), look="small")
+    rows = ("a two", "b two", "c one")
+    figure = Figure("key", "", "", Axis("x"), (*bars, trials), Table((), ()), rows=rows)
+    assert legend_of(figure) == []
+    other = replace(figure, rows=("a two", "b twofold", "c one"))
+    assert legend_of(other) == [("two", 0, False), ("trials", 2, False)]
+    ideal, cloud = Points("ideal", 7, (1.0, 2.0), (1.0, 2.0), look="line"), Points("cloud", 1, (2.0, 1.0), (1.0, 2.0))
+    hidden = replace(ideal, name="hidden", listed=False)
+    lines = replace(figure, marks=(ideal, cloud, ideal, hidden), rows=(), y=Axis("y"))
+    assert legend_of(lines) == [("ideal", 0, True), ("cloud", 1, False)]
+
+
+def test_a_logarithmic_axis_does_not_reach_zero():
+    mark = Points("", 0, (1.0, 100.0), (1.0, 2.0))
+    x, y = axes_of(
+        Figure(
+            "key",
+            "",
+            "",
+            Axis("x", log=True, limit=(0.0,)),
+            (mark,),
+            Table((), ()),
+            y=Axis("y", log=True, limit=(0.0,)),
+        )
+    )
+    assert (x.log, x.limit, y.log, y.limit) == (True, (), False, (0.0,))
 
 
 def test_no_more_lines_are_drawn_than_can_be_told_apart(page_of, place, parts):

@@ -144,6 +144,16 @@ def test_every_figure_is_drawn(seen):
     assert {"ratios", "samples_per_s", "blocks", "power", "categories", "ttft-load-0", "over-time-0"} <= keys
 
 
+def test_names_stand_beside_what_they_name_instead_of_in_a_legend(seen):
+    def texts(key, kind):
+        return sorted(seen.page.locator(f"#plot-{key} .{kind}").all_text_contents())
+
+    assert (texts("sweep-0-samples_per_s", "direct"), texts("sweep-0-samples_per_s", "legend")) == (["one", "two"], [])
+    assert (texts("ratios", "label"), texts("ratios", "legend")) == (["slower"] * 3, [])
+    assert texts("samples_per_s", "legend") == texts("density-0", "legend") == []  # the names of rows have the sides
+    assert "others" in texts("categories", "legend") or "(not listed)" in texts("categories", "legend")
+
+
 def test_names_are_shown_as_text_and_not_executed(seen):
     assert seen.page.title().startswith(HOSTILE)
     assert HOSTILE in seen.page.inner_text("h1")

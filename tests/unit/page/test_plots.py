@@ -110,6 +110,23 @@ def texts(svg: str) -> list[str]:
     return ["".join(each.itertext()) for each in ElementTree.fromstring(svg).iter("text")]
 
 
+def test_lines_have_their_names_at_their_ends_and_verdicts_beside_their_marks():
+    """Above each other where the lines end; in a legend only if the names are too long."""
+    root = ElementTree.fromstring(inline(FIGURES["lines"]))
+    at = {"".join(text.itertext()): (float(text.get("x")), float(text.get("y"))) for text in root.iter("text")}
+    assert min(at["strong"][0], at["ideal"][0]) > at["4"][0]  # right of the last point
+    assert at["ideal"][1] + 10 < at["strong"][1] < at["1"][1]
+    strong, ideal = FIGURES["lines"].marks
+    long = replace(FIGURES["lines"], marks=(replace(strong, name="an exceedingly long name " * 3), ideal))
+    root = ElementTree.fromstring(inline(long))
+    at = {"".join(text.itertext()): (float(text.get("x")), float(text.get("y"))) for text in root.iter("text")}
+    assert at["ideal"][1] > at["devices"][1]
+    faster = replace(FIGURES["ratios"].marks[2], labels=("faster",))
+    root = ElementTree.fromstring(inline(replace(FIGURES["ratios"], marks=(faster,))))
+    at = {"".join(text.itertext()): float(text.get("x") or 0) for text in root.iter("text")}
+    assert "faster" in at
+
+
 @pytest.mark.parametrize("name", FIGURES)
 @pytest.mark.parametrize("ending", ["svg", "pdf", "png"])
 def test_a_figure_is_as_wide_as_a_column_and_always_has_the_same_bytes(tmp_path, name, ending):
