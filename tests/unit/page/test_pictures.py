@@ -40,6 +40,8 @@ NEAR = 24
 """Difference of a colour, of 255, that is none: it is less than that of neighbours in a palette."""
 TOLERANCE = 0.01
 """Largest share of the pixels that are not background in both pictures that may differ."""
+ALONE = "{ position: 'fixed', top: '0', left: '0', zIndex: 99, background: 'var(--paper)' }"
+"""Where a figure is while its picture is taken: at whole pixels, whatever the height of the texts above it."""
 WITHOUT_FONTS = """
 CanvasRenderingContext2D.prototype.measureText = (text) => ({ width: 6.5 * text.length });
 CanvasRenderingContext2D.prototype.fillText = () => {};
@@ -131,7 +133,9 @@ def picture(seen, key, path):
     place = seen.locator(f"#plot-{key}")
     place.scroll_into_view_if_needed()
     seen.wait_for_selector(f"#plot-{key}[data-drawn]", timeout=60_000)
+    place.evaluate(f"(place) => Object.assign(place.style, {ALONE})")
     place.screenshot(path=path, animations="disabled")
+    place.evaluate("(place) => Object.assign(place.style, { position: '' })")
     return PIL.open(path).convert("RGB")
 
 
