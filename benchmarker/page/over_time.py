@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarker.comparing.disturbances import disturbances
-from benchmarker.formatting import si, some
+from benchmarker.formatting import count, si, some
 from benchmarker.page.page_model import Axis, Band, Figure, Mark, Points, Ridge, Section, digits
 from benchmarker.page.power import UNITS, Line, apart, thinned
 from benchmarker.records.step_times import step_times
@@ -100,18 +100,20 @@ def over_time(study: Study, read: Reader) -> tuple[Section | None, list[str]]:
         return None, []
     parts: list[Figure] = []
     doubted: list[str] = []
-    changed: list[str] = []
+    unsteady: list[str] = []
     for at, case in enumerate(list(cases)[:MOST_CASES]):
         every = placed(cases[case])
         trials = every[:MOST_TRIALS]
         of = f": {case}" if len(cases) > 1 else ""
         where = f"{case}, " if len(cases) > 1 else ""
         doubted += [f"{where}{each.name} ({'; '.join(each.doubts)})" for each in every if each.doubts]
-        changed += [f"{where}{each.change[4]}" for each in trials if each.change]
+        if changed := [each.change[4] for each in trials if each.change]:
+            unsteady.append(f"Not steady{f', {case}' * (len(cases) > 1)}: {some(changed, MOST_NAMED, '; ')}.")
         left = f"Only the first {MOST_TRIALS} of {len(every)} trials are drawn." * (len(every) > MOST_TRIALS)
         parts.append(_blocks(f"over-time-{at}", f"Blocks of each trial{of}", trials, left))
         parts += _meters(read, f"meters-{at}", f"What meters read meanwhile{of}", trials)
-    unsteady = [f"Not steady: {some(changed, MOST_NAMED, '; ')}."] if changed else []
+    if len(unsteady) > MOST_NAMED:
+        unsteady[MOST_NAMED:] = [f"Not steady in {count(len(unsteady) - MOST_NAMED, 'more case')}."]
     lead = [f"Doubted: {some(doubted, MOST_NAMED, '; ')}."] if doubted else []
     lead += unsteady
     if len(cases) > MOST_CASES:

@@ -1,12 +1,14 @@
 """Step time over the run: where blocks, preheat, doubts and readings of meters stand, by hand."""
 
+import re
+
 import msgspec
 import numpy as np
 import pytest
 from support.records import QUIET, make_record
 
 from benchmarker.api.meter import Channel
-from benchmarker.page.over_time import MOST_CASES, MOST_POINTS, MOST_TRIALS, placed
+from benchmarker.page.over_time import MOST_CASES, MOST_NAMED, MOST_POINTS, MOST_TRIALS, placed
 from benchmarker.page.page_model import Band, Points
 from benchmarker.page.power import Slowed, apart, readings
 from benchmarker.power import telemetry
@@ -103,6 +105,20 @@ def test_a_change_of_level_is_marked_where_the_statistics_find_it(page_of, place
     assert mark.y == (pytest.approx(np.median(steps[20:]), rel=1e-4),)
     assert section(made).lead == (f"Not steady: {mark.texts[0]}.",)
     assert mark.texts[0] == f"trial 1: the level changes after block 20 ({found.share:+.1%})"
+
+
+def test_each_case_names_its_trials_that_are_not_steady(page_of, place):
+    steps = [*STEADY[:20], *(1.2 * each for each in STEADY[20:])]
+    cases = enumerate((name, number) for name in ("one", "two") for number in range(MOST_NAMED + 2))
+    made = [
+        make_record(steps, trial=0, case={"framework": name, "params": {"m": 2**number}}, design={"case_number": at})
+        for at, (name, number) in cases
+    ]
+    *of_cases, others = section(page_of(place(made))).lead
+    assert len(of_cases) == MOST_NAMED
+    for number, text in enumerate(of_cases):
+        assert re.fullmatch(rf"Not steady, .*\bm={2**number}\b.*: one .*trial 0: the level .*; two .*\.", text), text
+    assert others == "Not steady in 2 more cases."
 
 
 def test_many_blocks_are_thinned_and_keep_the_extremes(page_of, place, parts):
