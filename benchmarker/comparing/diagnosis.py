@@ -12,6 +12,7 @@ from benchmarker.comparing.disturbances import COUNTED_S, count
 from benchmarker.formatting import part
 from benchmarker.machine.description import restriction
 from benchmarker.power.energy import SHORT_S
+from benchmarker.records.energy import EnergyFlag
 from benchmarker.records.environment import environment_of
 from benchmarker.records.factors import DEFAULTS, changes, factors_of, varying
 from benchmarker.records.profile import Scope
@@ -26,6 +27,14 @@ SKEW = 0.05
 """Difference of the mean step time from the median that is reported; only sides that are closer can change places."""
 PURE = 0.9
 """Shares below which a note is added: of a scope's time, its own part; of its own time, the part attributed to it."""
+FLAGS: dict[EnergyFlag, str] = {
+    "energy_short": f"energy over less than {SHORT_S:g} s",
+    "throttled": "the device reduced its clocks",
+    "counter_suspect": "energy counter and polled power disagree",
+    "aliasing": "a sensor may always see the same part of a step",
+    "gaps": "gaps between readings of the power",
+}
+"""What makes an energy doubtful, in words."""
 
 
 def differences(baseline: Sequence[Record], contender: Sequence[Record], rate: str = "") -> list[str]:
@@ -151,7 +160,7 @@ def short_energies(records: Sequence[Record]) -> str:
     """Report how many energies are of too short a time to be exact; empty if none is."""
     number = sum(record.energy is not None and "energy_short" in record.energy.flags for record in records)
     told = part(number, len(records), "trial")
-    return f"energy over less than {SHORT_S:g} s ({told}): --power=auto measures longer" if number else ""
+    return f"{FLAGS['energy_short']} ({told}): --power=auto measures longer" if number else ""
 
 
 def doubts(groups: Sequence[Sequence[Record]]) -> dict[str, str]:
@@ -217,7 +226,7 @@ def energies(baseline: Sequence[Record], contender: Sequence[Record]) -> list[st
     number = len(baseline) + len(contender)
     return [
         *notes,
-        *(f"{part(count, number, 'trial', 'is', 'are')} marked {flag}" for flag, count in flags.most_common()),
+        *(f"{FLAGS[flag]} ({part(count, number, 'trial')})" for flag, count in flags.most_common()),
     ]
 
 

@@ -1,6 +1,7 @@
 """What makes a comparison doubtful is told, and nothing is told without cause."""
 
 import re
+from typing import get_args
 
 import msgspec
 import numpy as np
@@ -11,7 +12,7 @@ from benchmarker import Measuring
 from benchmarker.comparing import diagnosis
 from benchmarker.comparing import disturbances as disturbing
 from benchmarker.comparing.disturbances import disturbances
-from benchmarker.records.energy import Conditions
+from benchmarker.records.energy import Conditions, EnergyFlag
 from benchmarker.records.record import DeviceTime, Inputs
 
 RNG = np.random.default_rng()
@@ -187,8 +188,9 @@ def test_energies_by_different_sensors_are_told():
     assert different.startswith("the sides were measured by different sensors, each documented to be within ±5%")
     assert way == "the energies were obtained by different methods: counter, polled"
     short = make_record(energy=msgspec.structs.replace(make_energy(1.0), flags=["energy_short"]))
-    assert diagnosis.energies([short], ours) == ["1 of 6 trials are marked energy_short"]
+    assert diagnosis.energies([short], ours) == ["energy over less than 30 s (1 of 6 trials)"]
     assert diagnosis.energies([make_record()], [make_record()]) == []
+    assert {*diagnosis.FLAGS} == {*get_args(EnergyFlag)}
     (dram,) = make_energy(9.0, domain="dram", method="polled").sensors
     both = make_record(energy=msgspec.structs.replace(make_energy(1.0), sensors=[*make_energy(1.0).sensors, dram]))
     assert diagnosis.energies([both], [both]) == []
