@@ -70,6 +70,15 @@ class CollectiveTime:
 
 
 @dataclass(frozen=True, slots=True)
+class CriticalRank:
+    """The rank for which the others waited longest within a step, and how long they did, summed over them, in ns."""
+
+    step: int
+    rank: int
+    waiting_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Ranks:
     """Ranks in order, their collectives with the longest waiting first, and what should be known about both.
 
@@ -81,7 +90,7 @@ class Ranks:
     ranks: list[RankTime]
     collectives: list[CollectiveTime]
     last: int | None
-    steps: dict[int, int]
+    steps: list[CriticalRank]
     notes: list[str]
     compared_share: float
 
@@ -98,7 +107,7 @@ def ranks(traces: Sequence[Ingested], names: Sequence[str]) -> Ranks:
     world = max((trace.trace.world_size or 0 for trace in traces), default=0)
     if len(parts) < world:
         notes.insert(0, f"traces of {len(parts)} of {world} ranks: waiting for the others is unknown")
-    steps = {step: rank for step, rank in critical(found).items() if step >= 0}
+    steps = [CriticalRank(step, rank, waited) for step, (rank, waited) in critical(found).items() if step >= 0]
     most = limits(sorted({name for trace in traces for name in trace.trace.device_names}))
     lines = _collectives(found, POSSIBLE * most.bytes_per_s)
     impossible = sum(line.algorithm_bytes_per_s is None for line in lines if line.bytes and line.shortest_ns)
@@ -297,10 +306,12 @@ def waited_for(found: pd.DataFrame) -> pd.Series:
     return last.groupby(["step", "rank"])["waited_ns"].sum()
 
 
-def critical(found: pd.DataFrame) -> dict[int, int]:
-    """The rank for which the others waited longest, by step; -1 is outside any step."""
+def critical(found: pd.DataFrame) -> dict[int, tuple[int, int]]:
+    """By step, the rank for which the others waited longest, and how long they did, in ns; -1 is outside any step."""
     waited = waited_for(found)
-    return {step: int(waited[step].idxmax()) for step in waited.index.unique("step").tolist()}
+    return {
+        step: (int(waited[step].idxmax()), int(waited[step].max())) for step in waited.index.unique("step").tolist()
+    }
 
 
 def exchanges(events: pd.DataFrame, steps: int, expected: Sequence[Collective] | None) -> list[Exchange]:

@@ -51,7 +51,7 @@ def _with_exchanges(found: Ingested, expected: Sequence[Collective] | None) -> I
         found.trace,
         waiting_ns=sum(_only_waiting_ns(rows, waiting_ns[rows.index]) for _, rows in parts) if len(waited) else None,
         exchanges=exchanges(found.events, found.trace.steps, expected),
-        critical_ranks=[last[step] for step in steps] if last.keys() >= set(steps) else [],
+        critical_ranks=[last[step][0] for step in steps] if last.keys() >= set(steps) else [],
     )
     return replace(found, events=found.events.assign(waiting_ns=waiting_ns), trace=trace)
 

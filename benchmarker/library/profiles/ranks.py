@@ -79,7 +79,7 @@ def _answer(compared: Compared) -> Iterator[Part]:
             f"PARTIAL: only {compared.compared_share:.0%} of the time of communication is compared; see the notes", "  "
         )
     if compared.steps:
-        steps = Counter(compared.steps.values())
+        steps = Counter(step.rank for step in compared.steps)
         texts = [f"{rank} ({times} of {count(len(compared.steps), 'step')})" for rank, times in steps.most_common()]
         yield Text(f"critical rank, for which the others waited longest in a step: {', '.join(texts)}", "  ")
 
