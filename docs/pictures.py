@@ -18,7 +18,6 @@ import termios
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from zipfile import ZipFile
 
 from PIL import Image
 from playwright.sync_api import Locator, ViewportSize, sync_playwright
@@ -51,11 +50,9 @@ SVG = """<svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" x
 
 
 def unpacked(bundle: Path, place: Path) -> None:
-    """Unpack the run of a bundle as `place`/gpt2."""
-    with ZipFile(bundle) as file:
-        file.extractall(place)
-    (run,) = place.iterdir()
-    run.rename(place / "gpt2")
+    """Unpack the run of a bundle into `place`/gpt2."""
+    words = ["bundle", "unpack", str(bundle), f"--to={place / 'gpt2'}"]
+    subprocess.run([sys.executable, "-m", "benchmarker", *words], check=True, capture_output=True)
 
 
 def printed(command: str, place: Path) -> str:

@@ -211,10 +211,10 @@ def axes_of(figure: Figure) -> tuple[Axis, Axis | None]:
     points = [mark for mark in figure.marks if isinstance(mark, Points)]
     across = [*figure.lines, *(x for mark in figure.marks for x in _across(figure, mark))]
     up = [y for mark in points for y in (*mark.y, *_ends(mark))]
-    return _drawn(figure.x, across), figure.y and _drawn(figure.y, up)
+    return _axis_of(figure.x, across), figure.y and _axis_of(figure.y, up)
 
 
-def _drawn(axis: Axis, values: Sequence[float]) -> Axis:
+def _axis_of(axis: Axis, values: Sequence[float]) -> Axis:
     log = bool(axis.log) and (axis.log == "always" or is_wide(values))
     return replace(axis, log=log, limit=tuple(each for each in axis.limit if each > 0 or not log))
 
