@@ -1,12 +1,14 @@
 // The page as a whole: theme, drawing figures when they are scrolled to, print, links to its parts.
-const printing = matchMedia("print");
+const printed = matchMedia("print");
 const prefersDark = matchMedia("(prefers-color-scheme: dark)");
 const PRINTED = 660;  // Width of figures in print, in pixels
+// Kept from the event: Chromium sends none for a change that a read of `matches` saw first.
+let printing = printed.matches;
 
 // Theme: the system preference until the reader chooses; print is always light.
 let chosen = null;
 const toggle = document.getElementById("theme");
-const isDark = () => !printing.matches && (chosen === null ? prefersDark.matches : chosen);
+const isDark = () => !printing && (chosen === null ? prefersDark.matches : chosen);
 function applyTheme() {
   root.dataset.theme = isDark() ? "dark" : "light";
   toggle.textContent = isDark() ? "Light" : "Dark";
@@ -19,7 +21,7 @@ prefersDark.addEventListener("change", () => { applyTheme(); drawAll(); });
 // Figures are drawn when they are scrolled to, and all of them before printing. Until then, they take the same space.
 const drawerOf = (figure) => drawers.get(figure.marks[0].type) ?? { draw: drawFigure, height: (each, width) => planOf(each, width).height };
 const placeOf = (figure) => document.getElementById(`plot-${figure.key}`);
-const widthAt = (figure) => (printing.matches ? PRINTED : placeOf(figure).clientWidth);
+const widthAt = (figure) => (printing ? PRINTED : placeOf(figure).clientWidth);
 function draw(figure) {
   const place = placeOf(figure), width = widthAt(figure);
   if (!width) return;
@@ -30,7 +32,7 @@ function reserve(figure) {
   const width = widthAt(figure);
   if (width) placeOf(figure).style.minHeight = `${drawerOf(figure).height(figure, width)}px`;
 }
-const drawAll = () => figures.forEach((figure) => (printing.matches || placeOf(figure).dataset.drawn ? draw : reserve)(figure));
+const drawAll = () => figures.forEach((figure) => (printing || placeOf(figure).dataset.drawn ? draw : reserve)(figure));
 const seen = new IntersectionObserver((entries) => {
   for (const entry of entries.filter((each) => each.isIntersecting)) {
     seen.unobserve(entry.target);
@@ -42,15 +44,16 @@ const seen = new IntersectionObserver((entries) => {
 // In print, all folded parts are open except the data of figures.
 const folded = [...document.querySelectorAll("details.fold")];
 let closed = [];
-printing.addEventListener("change", () => {
+printed.addEventListener("change", (event) => {
+  printing = event.matches;
   applyTheme();
-  if (printing.matches) closed = folded.filter((each) => !each.open);
-  closed.forEach((each) => { each.open = printing.matches; });
+  if (printing) closed = folded.filter((each) => !each.open);
+  closed.forEach((each) => { each.open = printing; });
   drawAll();
 });
 let lastWidth = innerWidth, waiting = 0;
 addEventListener("resize", () => {
-  if (innerWidth === lastWidth || printing.matches) return;
+  if (innerWidth === lastWidth || printing) return;
   lastWidth = innerWidth;
   clearTimeout(waiting);
   waiting = setTimeout(drawAll, 150);

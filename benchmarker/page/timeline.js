@@ -49,7 +49,7 @@ function boxColour(box, colours) {
 }
 
 function drawTimeline(place, figure, width, colours) {
-  const line = timelineOf(figure), ratio = Math.max(printing.matches ? 2 : 1, devicePixelRatio);
+  const line = timelineOf(figure), ratio = Math.max(printing ? 2 : 1, devicePixelRatio);
   equipTimeline(place, figure);
   line.width = width;
   Object.assign(place.dataset, { from: line.from, to: line.to });

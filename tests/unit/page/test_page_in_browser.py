@@ -296,6 +296,14 @@ def test_it_prints_light_without_buttons_and_with_tables_whole(open_page):
     assert page.pdf(format="A4").startswith(b"%PDF-")
 
 
+def test_print_is_noticed_also_while_the_page_asks_whether_it_prints(open_page):
+    """Chromium sends no event of a media query for a change that a read of `matches` saw first."""
+    page = open_page(color_scheme="dark").page
+    page.evaluate("void setInterval(() => document.getElementById('theme').click(), 0)")
+    page.emulate_media(media="print")
+    page.wait_for_selector("body:not(:has(details.fold:not([open])))")
+
+
 def test_words_of_commands_are_whole_and_the_box_scrolls(open_page):
     page = open_page(viewport={"width": 800, "height": 800}).page
     cell = page.locator("#faults td.command").first
