@@ -3,7 +3,7 @@
 import os
 import resource
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,15 +29,18 @@ class Snapshot:
     involuntary: int
     frequency_MHz: float | None
     temperature_C: float | None
+    samplers_s: float = 0.0
 
 
-def snapshot(*, with_running: bool = False) -> Snapshot:
+def snapshot(samplers: Iterable[int] = (), *, with_running: bool = False) -> Snapshot:
     """Read the counters; takes about a millisecond. What the process did is with its children that have ended.
 
-    `with_running` adds those that have not, which takes as long as looking at all processes.
+    `samplers` are the processes that read meters for the trial, which are not other work. `with_running` adds those
+    that the process started and that have not ended, which takes as long as looking at all processes.
     """
     own = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    running = [*_running()] if with_running else []
+    started = psutil.Process().children(recursive=True) if with_running else []
+    running = [*_done(process.pid for process in started)]
     cpu = psutil.cpu_times()
     steal = getattr(cpu, "steal", None)  # only Linux counts it
     idle = cpu.idle + getattr(cpu, "iowait", 0.0)
@@ -55,6 +58,7 @@ def snapshot(*, with_running: bool = False) -> Snapshot:
         involuntary=sum(each.ru_nivcsw for each in own) + sum(each.involuntary for each in running),
         frequency_MHz=_frequency_mhz(),
         temperature_C=_temperature_c(),
+        samplers_s=sum(each.busy_s for each in _done(samplers)),
     )
 
 
@@ -66,10 +70,10 @@ class _Running(NamedTuple):
     involuntary: int
 
 
-def _running() -> Iterator[_Running]:
-    """Yield what each process has done that this one or its children started; one that just ended is left out."""
-    for process in psutil.Process().children(recursive=True):
-        with suppress(psutil.Error), process.oneshot():
+def _done(pids: Iterable[int]) -> Iterator[_Running]:
+    """Yield what each process has done, with its children that have ended; one that just ended is left out."""
+    for pid in pids:
+        with suppress(psutil.Error), (process := psutil.Process(pid)).oneshot():
             times, switches = process.cpu_times(), process.num_ctx_switches()
             busy_s = times.user + times.system + times.children_user + times.children_system
             yield _Running(busy_s, switches.voluntary, switches.involuntary)
@@ -88,7 +92,9 @@ def over_ranks(ranks: Sequence[Snapshot]) -> Snapshot:
 def between(start: Snapshot, end: Snapshot) -> Interference:
     """Return what was counted between two snapshots."""
     duration = max(end.time_s - start.time_s, 1e-9)
-    own = max(0.0, end.own_s - start.own_s) / duration  # a process that ends unseen takes its counts along
+    # A process that ends unseen takes its counts along.
+    own = max(0.0, end.own_s - start.own_s) / duration
+    samplers = max(0.0, end.samplers_s - start.samplers_s) / duration
     passed = end.total_s - start.total_s
 
     def difference(name: str) -> float | None:
@@ -101,7 +107,7 @@ def between(start: Snapshot, end: Snapshot) -> Interference:
     return Interference(
         duration_s=duration,
         own_busy_cores=own,
-        other_busy_cores=max(0.0, (end.busy_s - start.busy_s) / duration - own) if passed > 0 else None,
+        other_busy_cores=max(0.0, (end.busy_s - start.busy_s) / duration - own - samplers) if passed > 0 else None,
         steal_percent=None if steal is None or passed <= 0 else 100 * steal / passed,
         pressure_percent=None if pressure is None else 100 * pressure / duration,
         throttled_s=difference("throttled_s"),

@@ -40,10 +40,11 @@ class SamplingRequest(Struct, frozen=True):
 
 
 class MeterProbe(Struct, frozen=True):
-    """What a meter can read, and what is unavailable."""
+    """What a meter can read, what is unavailable, and the process that reads it, if any does."""
 
     channels: tuple[Channel, ...] = ()
     unavailable: tuple[Unavailable, ...] = ()
+    pid: int | None = None
 
     @property
     def trouble(self) -> str | None:
@@ -87,7 +88,7 @@ def _open(name: str, device: str | None) -> tuple[Meter | None, MeterProbe]:
         return None, MeterProbe(unavailable=(error.unavailable,))
     except UserError as error:
         return None, MeterProbe(unavailable=(Unavailable("", "library_missing", str(error)),))
-    return meter, MeterProbe(tuple(meter.channels), tuple(meter.unavailable))
+    return meter, MeterProbe(tuple(meter.channels), tuple(meter.unavailable), os.getpid())
 
 
 def _sample(meter: Meter, request: SamplingRequest, control: socket.socket, output: BinaryIO) -> None:

@@ -15,13 +15,14 @@ ANSWER_S = 1.0
 
 
 class SamplerLink(Struct, frozen=True):
-    """The connection to one sampler: its socket, and whether it reads energy or power at all.
+    """The connection to one sampler: its socket, its process, and whether it reads energy or power at all.
 
     The other fields are indices into its readings, which preheat uses to decide whether the device is warm: energies
     (J; `wraps_at` is where each counter wraps), powers (W) and temperatures (°C).
     """
 
     socket: int
+    pid: int | None = None
     reads_power: bool = False
     energy: tuple[int, ...] = ()
     power: tuple[int, ...] = ()
@@ -47,6 +48,11 @@ class SamplerClient:
     def reads_power(self) -> bool:
         """Whether any sampler reads energy or power."""
         return any(link.reads_power for link, _ in self._links.values())
+
+    @property
+    def pids(self) -> list[int]:
+        """The samplers' processes."""
+        return [link.pid for link, _ in self._links.values() if link.pid is not None]
 
     def close(self) -> None:
         """Close the connections to all samplers."""

@@ -127,7 +127,7 @@ class Sampling:
     def links(self) -> dict[str, SamplerLink]:
         """Return the worker's connection to each sampler that has something to read."""
         return {
-            sampler.meter: _link(sampler.worker_end.fileno(), self.probes[sampler.meter].channels)
+            sampler.meter: _link(sampler.worker_end.fileno(), self.probes[sampler.meter])
             for sampler in self._samplers
             if self.probes[sampler.meter].channels
         }
@@ -239,8 +239,9 @@ class _Sampler:
             opened.close()
 
 
-def _link(descriptor: int, channels: Sequence[Channel]) -> SamplerLink:
+def _link(descriptor: int, probe: MeterProbe) -> SamplerLink:
     """Return the connection to a sampler, with the indices of the readings that show whether a device is warm."""
+    channels = probe.channels
     graphics = [at for at, channel in enumerate(channels) if channel.domain == "gpu"]
     ours = graphics or [at for at, channel in enumerate(channels) if channel.domain == "package"]
 
@@ -250,6 +251,7 @@ def _link(descriptor: int, channels: Sequence[Channel]) -> SamplerLink:
     energy = of("energy_J")
     return SamplerLink(
         socket=descriptor,
+        pid=probe.pid,
         reads_power=any(channel.quantity in SOURCES for channel in channels),
         energy=energy,
         power=of("power_average_W") or of("power_instant_W"),

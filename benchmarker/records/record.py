@@ -257,7 +257,7 @@ class Interference(Struct, frozen=True, forbid_unknown_fields=True):
     duration_s: Seconds  #: duration of the timed part, from before the first block to after the last
     #: processor time of the trial's process, or of all ranks of its process group, divided by `duration_s`
     own_busy_cores: Seconds
-    #: processor time of all other processes divided by `duration_s`
+    #: processor time of all other processes, but for those that read meters for the trial, divided by `duration_s`
     other_busy_cores: Annotated[Seconds | None, null_because("the operating system does not count it")]
     #: share of processor time that the hypervisor gave to other guests
     steal_percent: Annotated[float | None, null_because("the operating system does not count stolen time")]

@@ -149,7 +149,8 @@ class RankRunner:
     def counter_snapshot(self) -> Snapshot:
         """Read the interference counters; of a program that goes on, with what it has done so far."""
         execution = self.workload.execution
-        return counters.snapshot(with_running=execution is not None and execution.stepwise)
+        is_running = execution is not None and execution.stepwise
+        return counters.snapshot(self._samplers.pids, with_running=is_running)
 
     def begin_counting(self) -> None:
         """Open the event counters of the case, if it asks for any, for all threads that there are."""

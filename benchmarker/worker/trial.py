@@ -183,7 +183,7 @@ def _measure(groups: list[Group], stages: Stages, rng: random.Random) -> bool:
             steps_per_block = [_time(groups[0], stages)]
             _send_counters(groups[0], stages)
         else:
-            steps_per_block = _time_duet(steppers, groups[0].bench.case.measuring, stages, rng)
+            steps_per_block = _time_duet(groups[0].runner, steppers, groups[0].bench.case.measuring, stages, rng)
     if any(group.runner.workload.tokens for group in groups):
         with stages("tokens"):
             for group in in_random_order():
@@ -357,7 +357,9 @@ def _send_counters(group: Group, stages: Stages) -> None:
         stages.send(RecordPart(counters=counts, reasons=reasons))
 
 
-def _time_duet(steppers: list[timing.Steps], measuring: Measuring, stages: Stages, rng: random.Random) -> list[int]:
+def _time_duet(
+    runner: RankRunner, steppers: list[timing.Steps], measuring: Measuring, stages: Stages, rng: random.Random
+) -> list[int]:
     """Time the blocks of two cases in turns; returns the steps of each.
 
     Pairs that ended before an error are sent in any case.
@@ -367,11 +369,11 @@ def _time_duet(steppers: list[timing.Steps], measuring: Measuring, stages: Stage
     second_first: list[bool] = []
     stopped_by: StoppedBy = "failure"
     timing.quiet()
-    before = counters.snapshot()
+    before = runner.counter_snapshot()
     try:
         stopped_by = timing.duet_blocks(steppers, steps, measuring, durations, second_first, rng, stages)
     finally:
-        interference = counters.between(before, counters.snapshot())
+        interference = counters.between(before, runner.counter_snapshot())
         failed, pairs = stages.of, len(second_first)
         for stages.of in (0, 1):
             part = RecordPart(interference=interference)

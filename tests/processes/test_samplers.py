@@ -3,11 +3,13 @@
 import os
 import time
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from benchmarker.api.errors import UserError
+from benchmarker.machine import counters
 from benchmarker.power import samplers
 from benchmarker.power.sampler_client import SamplerClient
 from benchmarker.power.samplers import Sampling, meters, probe
@@ -41,6 +43,10 @@ METER = """
         def read(self):
             if fault("stall"):
                 time.sleep(600)
+            if fault("busy"):
+                until = time.process_time() + 0.05
+                while time.process_time() < until:
+                    pass
             if fault("bug"):
                 raise RuntimeError("the meter is broken")
             if fault("few"):
@@ -146,6 +152,21 @@ def test_the_edges_are_read_at_once():
             time.sleep(0.1)
         got = running.gather()[0]
     assert [sample.mark for sample in got.samples if sample.mark] == ["begin", "end"]
+
+
+def test_what_a_sampler_takes_of_the_processor_is_not_other_work():
+    with (
+        Sampling(["told"], "cpu", 10.0, {"FAULT": "busy"}) as running,
+        closing(SamplerClient(running.links())) as client,
+    ):
+        start = counters.snapshot(client.pids)
+        time.sleep(2)
+        end = counters.snapshot(client.pids)
+    taken_s = end.samplers_s - start.samplers_s
+    assert taken_s > 0.2
+    uncounted = counters.between(replace(start, samplers_s=0.0), replace(end, samplers_s=0.0))
+    less = uncounted.other_busy_cores - counters.between(start, end).other_busy_cores
+    assert less == pytest.approx(taken_s / uncounted.duration_s)
 
 
 def test_power_and_temperature_for_preheat():

@@ -1,7 +1,12 @@
 """Interference counters of several nodes: what ranks did is added up, what disturbed them is that of the worst node."""
 
+import os
+import time
 from dataclasses import replace
 from types import SimpleNamespace
+
+import pytest
+from support.records import make_record
 
 from benchmarker.machine import counters
 from benchmarker.records.record import Interference
@@ -39,8 +44,17 @@ def test_what_was_counted_between_two_snapshots_by_hand():
     start = counters.Snapshot(100.0, 1.0, 500.0, 4000.0, 3.0, 7.0, None, 10, 20, 3000.0, None)
     end = counters.Snapshot(110.0, 9.0, 520.0, 4040.0, 5.0, 8.0, None, 110, 23, 2000.0, 61.0)
     assert counters.between(start, end) == Interference(10.0, 0.8, 1.2, 5.0, 10.0, None, 100, 3, 2500.0, 61.0)
+    sampled = counters.between(replace(start, samplers_s=1.0), replace(end, samplers_s=4.0))
+    assert sampled.other_busy_cores == pytest.approx(0.9)
     unknown = counters.between(replace(start, total_s=4040.0, pressure_s=None), end)
     assert (unknown.other_busy_cores, unknown.steal_percent, unknown.pressure_percent) == (None, None, None)
+
+
+def test_a_rank_counts_the_samplers_that_it_is_connected_to():
+    ended = 2**22 + 1  # no process has this number (proc(5): pid_max)
+    runner = RankRunner(SimpleNamespace(case=make_record().case), SimpleNamespace(pids=[os.getpid(), ended]))
+    runner._workload = SimpleNamespace(execution=None)
+    assert 0 < runner.counter_snapshot().samplers_s <= time.process_time()
 
 
 def test_a_disturbance_of_any_node_counts():
