@@ -82,7 +82,7 @@ class History(Result):
 
     @property
     def figures(self) -> Sequence[Figure]:
-        """All cases at once, if there are several, and each case."""
+        """The case with the newest change, all cases at once, if there are several, and each other case."""
         return self.page.figures
 
     @cached_property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING
@@ -42,8 +43,10 @@ METHOD = (
     "that from day to day.",
     "A change is an alarm of a scan that is repeated with each new run. Fewer than 5% of series of 40 points without a "
     "change have any, also if neighbouring points are alike (autocorrelation up to 0.6).",
+)
+SUSPECTED = (
     "The two sides of a change were measured at different times. It is a suspicion until `ab` has measured both in "
-    "turns.",
+    "turns."
 )
 UNDOUBTED = "Every run has a value of each of its cases, and every case has enough points."
 Named = tuple[str, "Series"]
@@ -56,16 +59,18 @@ def page(several: Sequence[Series], by: str) -> Page:
     suspected = [(name, series, change) for name, series in named for change in reversed(series.changes)]
     suspected.sort(key=lambda each: each[1].points[each[2].at].started_at, reverse=True)
     what = measure(several[0].metric)
-    sections = [_changes(suspected, by), _overview(named), _figures(named, by)]
+    newest, *others = _figures(named, by)
+    sections = [_changes(suspected, by), _overview(named), _cases(others, len(named))]
     sections.append(Section("method", "Method", METHOD))
     changed = sum(bool(series.changes) for series in several)
     return Page(
         f"{what[0].upper()}{what[1:]} by {by}",
-        f"{shared}{count(len(several), 'case')}, {count(changed, 'case')} with a change",
+        f"{shared}{count(len(several), 'case')}, {changed or 'none'} with a change",
         tuple(_card(*each, by) for each in suspected[:MOST_CARDS]) or (_steady(several),),
         tuple(_doubts(several)),
         tuple(each for each in sections if each),
         UNDOUBTED,
+        newest,
     )
 
 
@@ -84,16 +89,40 @@ def _newest_last(named: Named) -> str:
 
 
 def _card(name: str, series: Series, change: Suspicion, by: str) -> Card:
+    number = series.changes.index(change)
+    before, after = (si(level, series.unit) for *_, level in _levels(series)[number : number + 2])
     also = "; ".join(change.environment)
+    told = (
+        f"From {before} to {after}; 95% interval of the change {change.low - 1:+.1%} to {change.high - 1:+.1%}.",
+        f"The change may lie anywhere between {series.points[change.first - 1].label} and "
+        f"{series.points[change.last].label}."
+        if change.last > change.first
+        else f"The {by} before is {change.before}."
+        if change.before != change.after
+        else "",
+        f"Also changed there: {also}." if also else "Nothing else that is recorded changed there.",
+        f"{_confirmed(change)[0].upper()}{_confirmed(change)[1:]}." if change.confirmation else "",
+    )
     return Card(
         change.direction,
         f"{change.direction}, {change.confirmation.outcome if change.confirmation else 'suspected'}",
-        f"{name}: between {by} {change.before} and {change.after}.",
+        f"{name}: {change.direction} {_since(series, change, by)}.",
         f"{change.ratio - 1:+.1%}",
-        f"95% interval {change.low - 1:+.1%} to {change.high - 1:+.1%}."
-        + (f" Also changed there: {also}." if also else " Nothing else that is recorded changed there.")
-        + (f" {_confirmed(change)[0].upper()}{_confirmed(change)[1:]}." if change.confirmation else ""),
+        " ".join(filter(None, told)),
     )
+
+
+def _since(series: Series, change: Suspicion, by: str) -> str:
+    """Return the first point after a change: its name, and its time if the point before has the same name."""
+    if change.before != change.after:
+        return f"since {by} {change.after}"
+    return f"since {series.points[change.at].started_at}, with {by} {change.after} before it too"
+
+
+def _levels(series: Series) -> list[tuple[int, int, float]]:
+    """Return the first point and the end of each stretch without a change, and the median of its points."""
+    places = [0, *(change.at for change in series.changes), len(series.points)]
+    return [(start, end, median(point.value for point in series.points[start:end])) for start, end in pairwise(places)]
 
 
 def _steady(several: Sequence[Series]) -> Card:
@@ -106,19 +135,22 @@ def _doubts(several: Sequence[Series]) -> list[Doubt]:
     left_out = sum(series.left_out for series in several)
     alone = any(series.trial_deviation is None and not series.lacks for series in several)
     lacking = dict.fromkeys(series.lacks for series in several if series.lacks)
+    unconfirmed = any(not change.confirmation for series in several for change in series.changes)
     told = (
         *((True, f"{lacks}.") for lacks in lacking),
         (short, f"{count(short, 'case has', 'cases have')} fewer than {LEAST} points, too few to find a change."),
         (left_out, f"{count(left_out, 'run')} of a case without a value of the metric left out."),
         (alone, "Points of cases with a single trial a run have no interval."),
     )
-    return [Doubt(text, "method") for applies, text in told if applies]
+    return [Doubt(SUSPECTED, "changes")] * unconfirmed + [Doubt(text, "method") for applies, text in told if applies]
 
 
 def _changes(suspected: Sequence[tuple[str, Series, Suspicion]], by: str) -> Section | None:
-    """Return all changes, the newest first, with what else changed there, and the commands that confirm the newest."""
+    """Return all changes, the newest first, with what else changed there, and the commands that confirm them."""
     if not suspected:
         return None
+    told = any(map(_confirmed, (change for *_, change in suspected)))
+    unsure = any(change.last > change.first for *_, change in suspected)
     table = table_of(
         suspected,
         (Column("case"), lambda each: each[0]),
@@ -128,22 +160,30 @@ def _changes(suspected: Sequence[tuple[str, Series, Suspicion]], by: str) -> Sec
         (number("ratio_to", RATIO), lambda each: each[2].high),
         (Column(f"{by} before"), lambda each: each[2].before),
         (Column(f"{by} after"), lambda each: each[2].after),
-        (Column("earliest"), lambda each: each[1].points[each[2].first].label),
-        (Column("latest"), lambda each: each[1].points[each[2].last].label),
-        (Column("also changed there", prose=True), lambda each: "; ".join(each[2].environment)),
-        (Column("confirmation", prose=True), lambda each: _confirmed(each[2])),
+        *(
+            (Column("earliest"), lambda each: each[1].points[each[2].first].label),
+            (Column("latest"), lambda each: each[1].points[each[2].last].label),
+        )
+        if unsure
+        else (),
+        (Column("also changed there", prose=True), lambda each: "; ".join(each[2].environment) or "nothing recorded"),
+        *(((Column("confirmation", prose=True), lambda each: _confirmed(each[2])),) if told else ()),
     )
-    caption = (
-        "Ratios are after over before, with 95% intervals. A change may begin with any point from earliest to latest."
+    commands = tuple(
+        " && ".join(change.confirm) for *_, change in suspected if change.confirm and not change.confirmation
     )
-    return Section("changes", "Changes", (), (searchable("Suspected changes", table, caption),))
+    captions = (
+        "Ratios are after over before, with 95% intervals.",
+        "A change may begin with any point from earliest to latest." if unsure else "",
+        "The commands below measure both sides of a change in turns; run them in the repository." if commands else "",
+    )
+    caption = " ".join(filter(None, captions))
+    return Section("changes", "Changes", (), (searchable("Suspected changes", table, caption),), (), commands)
 
 
 def _confirmed(change: Suspicion) -> str:
-    """Return what an `ab` of both sides found, or how to find it."""
-    if change.confirmation:
-        return change.confirmation.words
-    return change.unconfirmed or "; ".join(change.confirm)
+    """Return what an `ab` of both sides found, or why none can be made."""
+    return change.confirmation.words if change.confirmation else change.unconfirmed
 
 
 def _overview(named: Sequence[Named]) -> Section | None:
@@ -194,43 +234,40 @@ def _relative(name: str, series: Series) -> dict[str, tuple[float, str]]:
     }
 
 
-def _figures(named: Sequence[Named], by: str) -> Section:
+def _figures(named: Sequence[Named], by: str) -> list[Figure]:
     """Return a figure for each case, those with the newest changes first."""
-    shown, _ = drawn(named, MOST_FIGURES)
+    return [_figure(at, name, series, by) for at, (name, series) in enumerate(named[:MOST_FIGURES])]
+
+
+def _cases(figures: Sequence[Figure], cases: int) -> Section | None:
+    """Return the figures of all cases but the one at the top; None if there is no other."""
     left = ""
-    if len(shown) < len(named):
-        left = f"The {MOST_FIGURES} of {len(named)} cases with the newest changes are drawn; `--where` chooses others."
-    lead = (
-        f"Points are in the order of {by}, with their names on hover. Vertical dotted lines mark changes, horizontal "
-        "ones the levels between them."
-    )
-    figures = tuple(_figure(at, name, series, by) for at, (name, series) in enumerate(shown))
-    return Section("cases", "Case by case", tuple(filter(None, (lead, left))), figures)
+    if cases > MOST_FIGURES:
+        left = f"The {MOST_FIGURES} of {cases} cases with the newest changes are drawn; `--where` chooses others."
+    return Section("cases", "Case by case", tuple(filter(None, [left])), tuple(figures)) if figures else None
 
 
 def _figure(at: int, name: str, series: Series, by: str) -> Figure:
-    marks = [
-        Points.of(
-            "median over trials",
-            0,
-            [
-                (float(number), point.value, point.low, point.high, _text(point, series))
-                for number, point in enumerate(series.points, 1)
-            ],
-            "dots",
-        )
-    ]
-    places = [0, *(change.at for change in series.changes), len(series.points)]
-    for start, end in pairwise(places):
-        level = median(point.value for point in series.points[start:end])
+    changed = {change.at for change in series.changes}
+    dots = Points.of(
+        "median over trials",
+        0,
+        [
+            (float(number), point.value, point.low, point.high, _text(point, series))
+            for number, point in enumerate(series.points, 1)
+        ],
+        "dots",
+    )
+    labels = tuple(point.label if number in changed else "" for number, point in enumerate(series.points))
+    marks = [replace(dots, labels=labels)]
+    for start, end, level in _levels(series):
         marks.append(Points("level", LEVELS, (start + 0.6, end + 0.4), (level, level), look="line", listed=False))
-    labels = (series.points[0].label, series.points[-1].label)
     return Figure(
         f"series-{at}",
         name,
-        f"{count(len(series.points), 'point')} from {labels[0]} to {labels[1]}, with 95% intervals over trials. "
-        + (" ".join(map(_sentence, series.changes)) or "No change was found."),
-        Axis("point"),
+        f"{count(len(series.points), 'point')} in the order of {by}, from {series.points[0].label} to "
+        f"{series.points[-1].label}, with 95% intervals over trials. {_sentence(series, by)}",
+        Axis(f"number of the point, in the order of {by}"),
         tuple(marks),
         table_of(
             series.points,
@@ -253,5 +290,8 @@ def _text(point: Point, series: Series) -> str:
     return f"{point.label}: {si(point.value, series.unit)}{ends}, {count(point.trials, 'trial')}"
 
 
-def _sentence(change: Suspicion) -> str:
-    return f"{change.ratio - 1:+.1%} between {change.before} and {change.after}, {change.direction}."
+def _sentence(series: Series, by: str) -> str:
+    if not series.changes:
+        return "No change was found."
+    found = [f"{each.ratio - 1:+.1%} {_since(series, each, by)} ({each.direction})" for each in series.changes]
+    return f"{'; '.join(found)}. Vertical lines mark changes, horizontal ones the medians of the points between them."

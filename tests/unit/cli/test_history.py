@@ -166,7 +166,7 @@ def test_a_page_or_a_figure_is_written_whole(command, write, tmp_path):
     done = command("history", write(), "--by=commit", "-o", "page.html")
     assert done.returncode == 0, done.stderr
     assert "page: page.html" in done.stderr
-    assert "between commit c13 and c14" in (tmp_path / "page.html").read_text()
+    assert "worse since commit c14." in (tmp_path / "page.html").read_text()
     drawn = command("history", "results", "--by=commit", "-o", "case.svg")
     assert drawn.stderr.splitlines()[0] == "figure: case.svg, its data: case.csv"
     assert len((tmp_path / "case.csv").read_text().splitlines()) == 1 + 24

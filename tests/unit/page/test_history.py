@@ -10,7 +10,7 @@ import pytest
 from support.records import make_record
 
 from benchmarker.comparing.history import Point, Series, Suspicion
-from benchmarker.page.history import MOST_FIGURES, page
+from benchmarker.page.history import MOST_FIGURES, SUSPECTED, page
 from benchmarker.page.page_model import Figure, Heat, Points, plain
 from benchmarker.page.render import render
 from benchmarker.records.factors import factors_of
@@ -60,16 +60,18 @@ def series(number: int = 0, factor: float = 1.1, points: int = 12, better: str =
 
 
 def figures(several: list[Series]) -> list[Figure]:
-    return [part for each in page(several, "commit").sections for part in each.parts if isinstance(part, Figure)]
+    return page(several, "commit").figures
 
 
 def test_the_newest_change_is_the_answer_with_what_else_changed() -> None:
     made = page([series(0, 1.0), series(1)], "commit")
     assert [card.verdict for card in made.cards] == ["worse"]
     assert (made.cards[0].word, made.cards[0].figure) == ("worse, suspected", "+10.0%")
-    assert made.cards[0].sentence.endswith("between commit c5 and c6.")
+    assert made.cards[0].sentence.endswith("ms=1.0: worse since commit c6.")
     assert "Also changed there: driver 560.1 → 570.2." in made.cards[0].detail
-    assert made.doubts == ()
+    assert made.cards[0].detail.startswith("From 1 ms to 1.1 ms; 95% interval of the change +9.0% to +11.0%. ")
+    assert "The change may lie anywhere between c5 and c7." in made.cards[0].detail
+    assert [doubt.text for doubt in made.doubts] == [SUSPECTED]
     assert "install each in turn" in str(plain(made))
 
 
@@ -79,12 +81,21 @@ def test_a_figure_has_the_points_the_change_and_the_levels() -> None:
     assert isinstance(dots, Points) and isinstance(before, Points) and isinstance(after, Points)
     assert dots.y == tuple(point.value for point in series().points)
     assert figure.lines == (6.5,)
+    assert [label for label in dots.labels if label] == ["c6"]
     assert (before.x, before.y) == ((0.6, 6.4), (1e-3, 1e-3))
     assert (after.x, after.y) == ((6.6, 12.4), pytest.approx((1.1e-3, 1.1e-3)))
 
 
+def test_a_change_between_points_of_one_name_is_told_by_its_time() -> None:
+    made = series()
+    change = msgspec.structs.replace(made.changes[0], before="2.9", after="2.9", confirm=["git a", "run b"])
+    page_of = page([msgspec.structs.replace(made, changes=[change])], "torch")
+    assert page_of.cards[0].sentence.endswith("worse since 2026-03-07T00:00:00Z, with torch 2.9 before it too.")
+    assert page_of.sections[0].commands == ("git a && run b",)
+
+
 def test_all_cases_are_in_the_heat_map_with_worse_above_0() -> None:
-    heat = figures([series(0), series(1, better="higher"), series(2, 1.0, points=3)])[0].marks[0]
+    heat = figures([series(0), series(1, better="higher"), series(2, 1.0, points=3)])[1].marks[0]
     assert isinstance(heat, Heat)
     rows = sorted(heat.values, key=str)
     assert [row[-1] for row in rows] == [pytest.approx(-0.1), pytest.approx(0.1), None]
