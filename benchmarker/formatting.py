@@ -81,6 +81,11 @@ def scale(value: float, unit: str) -> tuple[float, str]:
     return 10.0**exponent, _PREFIXES[exponent] + unit
 
 
+def within(value: float, ends: Sequence[float | None], unit: str) -> str:
+    """Format a value and, if they are known, the ends of its interval: `10 ms [9.8 ms, 11 ms]`."""
+    return si(value, unit) + (f" [{', '.join(si(end, unit) for end in ends)}]" if None not in ends else "")
+
+
 def with_interval(value: float, low: float | None, high: float | None, unit: str) -> str:
     """Format a value with the ends of its interval in the same unit: `10 [9.8, 11] µs`; without one, the value."""
     size, prefixed = scale(value, unit)

@@ -12,7 +12,9 @@ from benchmarker.api.precision import PRECISIONS
 from benchmarker.hooks.cases import Configuration
 from benchmarker.hooks.metrics import Derive, metric_of
 from benchmarker.records.factors import work
+from benchmarker.stats.median_interval import median_interval
 
+Interval = tuple[float, float] | tuple[None, None]
 G = TypeVar("G", bound=Configuration)
 ERRORS = frozenset({"error", "componentwise_error", "effective_bits"})
 """Metrics of the error of outputs."""
@@ -20,11 +22,15 @@ ERRORS = frozenset({"error", "componentwise_error", "effective_bits"})
 
 @dataclass(frozen=True, slots=True)
 class Candidate(Generic[G]):
-    """A configuration with its medians over trials, in the order of the metrics; `optimal` if none dominates it."""
+    """A configuration with its medians over trials, in the order of the metrics; `optimal` if none dominates it.
+
+    `intervals` are the ends of the 95% intervals of the medians, None for fewer than six trials.
+    """
 
     configuration: G
     values: tuple[float, ...]
     optimal: bool
+    intervals: tuple[Interval, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,20 +64,20 @@ def front(groups: Sequence[G], names: Sequence[str], derive: Derive) -> Front[G]
     A configuration dominates another if it is at least as good in every metric and better in one. Medians over trials
     are compared; their uncertainty is ignored.
     """
-    measured: list[tuple[G, tuple[float, ...]]] = []
+    measured: list[tuple[G, tuple[float, ...], tuple[Interval, ...]]] = []
     metrics: tuple[Metric, ...] = ()
     for group in groups:
         derived = [[metric_of(record, name, derive(record)) for record in group.ok] for name in names]
         columns = [[each.value for each in several if each.value is not None] for several in derived]
-        medians = [median(column) for column in columns if column]
-        if len(medians) == len(names):
+        if all(columns):
             metrics = tuple(next(each for each in several if each.value is not None) for several in derived)
-            measured.append((group, tuple(medians)))
+            intervals = tuple(median_interval(column) or (None, None) for column in columns)
+            measured.append((group, tuple(map(median, columns)), intervals))
     signs = [1 if metric.better == "higher" else -1 for metric in metrics]
-    scores = [tuple(sign * value for sign, value in zip(signs, values, strict=True)) for _, values in measured]
+    scores = [tuple(sign * value for sign, value in zip(signs, values, strict=True)) for _, values, _ in measured]
     points = tuple(
-        Candidate(group, values, not any(_dominates(other, score) for other in scores))
-        for (group, values), score in zip(measured, scores, strict=True)
+        Candidate(group, values, not any(_dominates(other, score) for other in scores), intervals)
+        for (group, values, intervals), score in zip(measured, scores, strict=True)
     )
     return Front(metrics, points, len(groups) - len(measured))
 

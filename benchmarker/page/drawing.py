@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import matplotlib as mpl
@@ -16,7 +17,20 @@ from matplotlib.patches import Patch
 
 from benchmarker.page.drawing_profiles import draw_icicle, draw_timeline
 from benchmarker.page.drawing_style import GREY, KINDS, POINT, SIDES, colour_of, fitting, width_of, wrapped
-from benchmarker.page.page_model import Axis, Bars, Boxes, Figure, Heat, Points, Ridge, axes_of, legend_of, readable
+from benchmarker.page.page_model import (
+    Axis,
+    Bars,
+    Boxes,
+    Ends,
+    Figure,
+    Heat,
+    Points,
+    Ridge,
+    axes_of,
+    ends_of,
+    legend_of,
+    readable,
+)
 from benchmarker.page.trace_marks import Icicle, Timeline
 
 SYMBOLS = ("o", "s", "D", "^", "P", "X", "*", "v")
@@ -33,9 +47,12 @@ ROWS = ((0.21, 0.36), (0.4, 0.6))
 """Heights of rows in inches: without curves and with them, beside their names and below them."""
 LOW_ROW, TALLEST = 0.13, 8.5
 """Heights of the rows of a heat map, and of the largest heat map, in inches."""
-INTERVAL: dict[str, Any] = {"fmt": "none", "capsize": 2, "elinewidth": 0.9}
-PLACES = ((5, 0, "left", "center"), (-5, 0, "right", "center"), (0, 5, "center", "bottom"), (0, -5, "center", "top"))
-"""Where a label may stand beside its point: offsets in pt, and how it is aligned."""
+INTERVAL: dict[str, Any] = {"fmt": "none", "capsize": 2, "elinewidth": 0.9, "zorder": 1.9}
+PLACES = (
+    *((5, 0, "left", "center"), (-5, 0, "right", "center"), (0, 5, "center", "bottom"), (0, -5, "center", "top")),
+    *((4, 4, "left", "bottom"), (4, -4, "left", "top"), (-4, 4, "right", "bottom"), (-4, -4, "right", "top")),
+)
+"""Where a label may stand: offsets in pt, and how it is aligned, beside the intervals of its point and between them."""
 
 
 def drawing(figure: Figure, width: float, ink: str) -> Canvas:
@@ -77,7 +94,7 @@ def drawing(figure: Figure, width: float, ink: str) -> Canvas:
     marks = {each.name: figure.marks[each.mark] for each in entries if each.runs}
     lines = {name: mark for name, mark in marks.items() if isinstance(mark, Points)}
     beside = lines if _at_ends(axes, lines, width, height, ink) else {}
-    named |= {each.name: handles[each.mark] for each in entries if each.name not in beside and handles[each.mark]}
+    named |= {each.name: handles[each.mark] for each in entries if each.name not in beside}
     title = wrapped(axes.get_xlabel(), width / POINT - 20)
     axes.set_xlabel(title)
     canvas.set_size_inches(width, height + 0.45 + 0.16 * (_legend(canvas, named) + title.count("\n")))
@@ -151,7 +168,7 @@ def _bars(axes: Any, mark: Bars, figure: Figure, ink: str, stacked: list[float])
     axes.barh(mark.at, mark.values, 0.6, starts, **looks)
     for at, value in zip(mark.at, mark.values, strict=True):
         stacked[at] += value
-    _intervals(axes, mark, mark.values, mark.at, ink, along_x=True)
+    _intervals(axes, mark.values, mark.at, (mark.low, mark.high), ink, along_x=True)
     return Patch(**looks)
 
 
@@ -179,7 +196,8 @@ def _points(axes: Any, mark: Points, figure: Figure, ink: str, stacked: list[flo
     else:
         symbol = mark.series if mark.symbol is None else mark.symbol
         is_hollow = mark.look in ("hollow", "small")
-        _intervals(axes, mark, mark.x, mark.y, colour, along_x=not figure.y)
+        for ends, along_x in zip(ends_of(figure, mark), (True, False), strict=True):
+            _intervals(axes, mark.x, mark.y, ends, colour, along_x=along_x)
         (handle,) = axes.plot(
             mark.x,
             mark.y,
@@ -194,26 +212,29 @@ def _points(axes: Any, mark: Points, figure: Figure, ink: str, stacked: list[flo
     return handle
 
 
-def _ridge(axes: Any, mark: Ridge, figure: Figure, ink: str, stacked: list[float]) -> None:
+def _ridge(axes: Any, mark: Ridge, figure: Figure, ink: str, stacked: list[float]) -> Any:
     colour = colour_of(mark.series)
     tops = [mark.at - 0.45 * height for height in mark.heights]
-    axes.fill_between(mark.x, tops, mark.at, facecolor=f"{colour}38", edgecolor=colour, linewidth=0.6)
+    looks: dict[str, Any] = {"facecolor": f"{colour}38", "edgecolor": colour, "linewidth": 0.6}
+    axes.fill_between(mark.x, tops, mark.at, **looks)
+    return Patch(**looks)
 
 
 _DRAWN: dict[type, Callable[..., Any]] = {Bars: _bars, Boxes: _boxes, Points: _points, Ridge: _ridge}
 
 
-def _intervals(
-    axes: Any, mark: Bars | Points, x: Sequence[float], y: Sequence[float], colour: str, *, along_x: bool
-) -> None:
-    """Draw the intervals of a mark; an end that is not known is at its value."""
-    found = [
-        (at, other, [0 if low is None else value - low], [0 if high is None else high - value])
-        for at, other, value, low, high in zip(x, y, x if along_x else y, mark.low, mark.high, strict=False)
-        if low is not None or high is not None
-    ]
-    for at, other, *sizes in found:
-        axes.errorbar(at, other, **{"xerr" if along_x else "yerr": np.maximum(sizes, 0)}, **INTERVAL, ecolor=colour)
+def _intervals(axes: Any, x: Sequence[float], y: Sequence[float], ends: Ends, colour: str, *, along_x: bool) -> None:
+    """Draw the intervals of points along an axis."""
+    values = x if along_x else y
+    for at, other, value, low, high in zip(x, y, values, *_whole_ends(values, ends), strict=True):
+        sizes = np.maximum([[value - low], [high - value]], 0)
+        if sizes.any():
+            axes.errorbar(at, other, **{"xerr" if along_x else "yerr": sizes}, **INTERVAL, ecolor=colour)
+
+
+def _whole_ends(values: Sequence[float], ends: Ends) -> list[list[float]]:
+    """Return the ends of intervals; one that is not known is at its value."""
+    return [[value if end is None else end for value, end in zip_longest(values, several)] for several in ends]
 
 
 def _legend(canvas: Canvas, named: dict[str, Any]) -> int:
@@ -248,30 +269,34 @@ def _at_ends(axes: Any, lines: dict[str, Points], width: float, height: float, i
 
 
 def _label(canvas: Canvas, axes: Any, figure: Figure, ink: str) -> None:
-    """Write the labels of points beside them, on the side where least is in the way."""
+    """Write the labels of points beside them, where least is in the way; one without room is left out."""
     points = [mark for mark in figure.marks if isinstance(mark, Points)]
     if not any(mark.labels for mark in points):
         return
     canvas.draw_without_rendering()
     room, taken = 0.6 * axes.get_window_extent().width / canvas.dpi / POINT, list[Any]()
-    dots = axes.transData.transform([pair for mark in points for pair in zip(mark.x, mark.y, strict=True)])
-    every = [zip(mark.labels, mark.x, mark.y, mark.low or mark.x, mark.high or mark.x) for mark in points]  # noqa: B905
-    for text, x, y, *ends in [each for labels in every for each in labels if each[0]]:
+    found: list[tuple[Any, ...]] = []
+    for mark in points:
+        (left, right), (low, high) = map(_whole_ends, (mark.x, mark.y), ends_of(figure, mark))
+        found += zip_longest(mark.labels, mark.x, mark.y, right, left, high, low)
+    texts, *columns = zip(*found, strict=True)
+    x, y, right, left, high, low = np.array(columns)
+    places = np.stack([right, y, left, y, x, high, x, low, *[x, y] * 4], axis=1).reshape(-1, len(PLACES), 2)
+    lines = np.sort(axes.transData.transform(places[:, :4].reshape(-1, 2)).reshape(-1, 2, 2), axis=1)
+    for text, ends in [each for each in zip(texts, places, strict=True) if each[0]]:
         label, looks = fitting(readable(text), room), {"textcoords": "offset points", "color": ink}
-        left, right = (x, x) if figure.y else (x if end is None else end for end in ends)
         notes = [
-            axes.annotate(label, (at, y), (dx, dy), ha=ha, va=va, **looks)
-            for at, (dx, dy, ha, va) in zip((right, left, x, x), PLACES, strict=True)
+            axes.annotate(label, at, (dx, dy), ha=ha, va=va, **looks)
+            for at, (dx, dy, ha, va) in zip(ends, PLACES, strict=True)
         ]
         boxes = [note.get_window_extent() for note in notes]
-        costs = [
-            10 * (box.x0 < axes.bbox.x0 or box.x1 > canvas.bbox.x1 or box.y0 < axes.bbox.y0 or box.y1 > canvas.bbox.y1)
-            + 3 * box.count_overlaps(taken)
-            + box.count_contains(dots)
-            for box in boxes
+        free = [
+            at
+            for at, box in enumerate(boxes)
+            if (box.min >= axes.bbox.min).all() and (box.max <= canvas.bbox.max).all() and not box.count_overlaps(taken)
         ]
-        best = costs.index(min(costs))
-        taken.append(boxes[best])
+        best = min(free, key=lambda at: boxes[at].count_overlaps(lines), default=len(notes))
+        taken += boxes[best : best + 1]
         for note in notes[:best] + notes[best + 1 :]:
             note.remove()
 

@@ -134,8 +134,8 @@ function drawLabels(plot, layer) {
   const touches = (one, two) => one.x < two.x + two.width && two.x < one.x + one.width && one.y < two.y + two.height && two.y < one.y + one.height;
   for (const target of plot.targets.filter((each) => each.label)) {
     const text = shortened(target.label, 0.5 * frame.width), wide = widthOf(text), high = 15;
-    const x = target.x + target.width / 2, y = target.y + target.height / 2, r = target.width / 2 + 4, [left, right] = target.span;
-    const places = [[right + r, y - high / 2], [left - r - wide, y - high / 2], [x - wide / 2, y - r - high], [x - wide / 2, y + r], ...[y - r - high / 2, y + r - high / 2].flatMap((top) => [[x + r, top], [x - r - wide, top]])];
+    const x = target.x + target.width / 2, y = target.y + target.height / 2, r = target.width / 2 + 4, [left, right, above, below] = target.span;
+    const places = [[right + r, y - high / 2], [left - r - wide, y - high / 2], [x - wide / 2, above - r - high], [x - wide / 2, below + r], ...[y - r - high / 2, y + r - high / 2].flatMap((top) => [[x + r, top], [x - r - wide, top]])];
     const free = places.map(([left, top]) => ({ x: left, y: top, width: wide, height: high })).find((box) => (
       box.x >= frame.x && box.x + box.width <= width && box.y >= frame.y - 8 && box.y + box.height <= frame.y + frame.height
       && !taken.some((each) => each !== target && touches(box, each))));

@@ -8,7 +8,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from benchmarker.comparing.formatting import measure
-from benchmarker.formatting import count, si
+from benchmarker.formatting import count, si, within
 from benchmarker.hooks.names import names
 from benchmarker.page.page_model import (
     Axis,
@@ -284,10 +284,8 @@ def _figure(at: int, name: str, series: Series, by: str) -> Figure:
 
 
 def _text(point: Point, series: Series) -> str:
-    ends = ""
-    if point.low is not None and point.high is not None:
-        ends = f" [{si(point.low, series.unit)}, {si(point.high, series.unit)}]"
-    return f"{point.label}: {si(point.value, series.unit)}{ends}, {count(point.trials, 'trial')}"
+    value = within(point.value, (point.low, point.high), series.unit)
+    return f"{point.label}: {value}, {count(point.trials, 'trial')}"
 
 
 def _sentence(series: Series, by: str) -> str:

@@ -96,14 +96,16 @@ function drawBoxes(plot, layer, mark) {
 }
 
 function drawPoints(plot, layer, mark, number) {
-  const { figure, along, up, colours } = plot, colour = colourOf(mark, colours), upright = !figure.rows.length, spans = [];
-  const places = mark.x.map((x, at) => [along(x), up(mark.y[at])]);
+  const { figure, along, up, colours, taken } = plot, colour = colourOf(mark, colours), upright = !figure.rows.length, spans = [];
+  const { across, rising } = endsOf(figure, mark), places = mark.x.map((x, at) => [along(x), up(mark.y[at])]);
   if (isLine(mark)) layer.append(svg("path", { class: "line", d: `M${places.map(([x, y]) => `${x.toFixed(2)},${y.toFixed(2)}`).join("L")}`, ...strokeOf(mark, colours) }));
   places.forEach(([x, y], at) => {
-    const of = upright ? up : along, here = upright ? y : x;
-    const ends = [mark.low, mark.high].map((each) => ((each[at] ?? null) === null ? here : of(each[at])));
-    if (ends.some((end) => end !== here)) errorBar(layer, ...ends, upright ? x : y, upright, colour);
-    spans.push(upright ? [x, x] : ends);
+    const pixels = (of, ends, here) => ends.map((each) => ((each[at] ?? null) === null ? here : of(each[at])));
+    const [left, right] = pixels(along, across, x), [bottom, top] = pixels(up, rising, y);
+    if (left !== right) errorBar(layer, left, right, y, false, colour);
+    if (top !== bottom) errorBar(layer, bottom, top, x, true, colour);
+    taken.push({ x: left, y: y - 1, width: right - left, height: 2 }, { x: x - 1, y: top, width: 2, height: bottom - top });
+    spans.push([left, right, top, bottom]);
   });
   const r = hasDots(mark) ? radiusOf(mark) : 3;
   places.forEach(([x, y], at) => {
@@ -169,17 +171,24 @@ function drawBands(plot, layer) {
   layer.append(...names);
 }
 
+// The ends of the intervals of points along x, and those along y.
+function endsOf(figure, mark) {
+  const ends = [mark.low, mark.high];
+  return figure.rows.length ? { across: ends, rising: [[], []] } : { across: [mark.left, mark.right], rising: ends };
+}
+
 // The values of a figure along x, and along y if it has no rows; ends of intervals included.
 function valuesOf(figure) {
   const across = [...figure.lines], up = [];
-  const ends = (mark) => [...mark.low, ...mark.high].filter((end) => end !== null);
+  const known = (ends) => ends.flat().filter((end) => end !== null);
   const stacks = [];
   for (const mark of figure.marks) {
     if (mark.type === "points") {
-      across.push(...mark.x, ...(figure.rows.length ? ends(mark) : []));
-      up.push(...mark.y, ...(figure.rows.length ? [] : ends(mark)));
+      const ends = endsOf(figure, mark);
+      across.push(...mark.x, ...known(ends.across));
+      up.push(...mark.y, ...known(ends.rising));
     } else if (mark.type === "bars") {
-      across.push(0, ...ends(mark));
+      across.push(0, ...known([mark.low, mark.high]));
       mark.at.forEach((row, at) => across.push(mark.stacked ? stacks[row] = (stacks[row] ?? 0) + mark.values[at] : mark.values[at]));
     } else if (mark.type === "boxes") across.push(...mark.five.flat());
     else if (mark.type === "ridge") across.push(...mark.x);

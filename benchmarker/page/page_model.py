@@ -23,6 +23,8 @@ T = TypeVar("T")
 Look = Literal["dots", "line", "line and dots", "hollow", "small", "small dots"]
 Dot = tuple[float, float, float | None, float | None, str]
 """A point: x, y, the ends of its interval, and its text."""
+Ends = tuple[Sequence[float | None], Sequence[float | None]]
+"""The lower and the upper ends of the intervals of points, None for one that is not known; empty without any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +106,9 @@ class Boxes:
 class Points:
     """Points of one series.
 
-    `low` and `high` are the ends of intervals, along x if `y` are rows, and along y otherwise. `texts` are shown on
-    hover, `labels` next to the points. `symbol` is that of the series unless given. `listed` points appear in the
-    legend.
+    `low` and `high` are the ends of intervals, along x if `y` are rows, and along y otherwise; then, `left` and `right`
+    are those along x. `texts` are shown on hover, `labels` next to the points. `symbol` is that of the series unless
+    given. `listed` points appear in the legend.
     """
 
     name: str
@@ -120,6 +122,8 @@ class Points:
     symbol: int | None = None
     labels: tuple[str, ...] = ()
     listed: bool = True
+    left: tuple[float | None, ...] = ()
+    right: tuple[float | None, ...] = ()
 
     @classmethod
     def of(
@@ -210,7 +214,7 @@ def axes_of(figure: Figure) -> tuple[Axis, Axis | None]:
     """Return the axes of x and of y, None with rows; the values of an axis include the ends of intervals along it."""
     points = [mark for mark in figure.marks if isinstance(mark, Points)]
     across = [*figure.lines, *(x for mark in figure.marks for x in _across(figure, mark))]
-    up = [y for mark in points for y in (*mark.y, *_ends(mark))]
+    up = [y for mark in points for y in (*mark.y, *_known(ends_of(figure, mark)[1]))]
     return _axis_of(figure.x, across), figure.y and _axis_of(figure.y, up)
 
 
@@ -222,7 +226,7 @@ def _axis_of(axis: Axis, values: Sequence[float]) -> Axis:
 def _across(figure: Figure, mark: Mark) -> Iterator[float]:
     if isinstance(mark, Points):
         yield from mark.x
-        yield from () if figure.y else _ends(mark)
+        yield from _known(ends_of(figure, mark)[0])
     elif isinstance(mark, Bars):
         yield from mark.values
     elif isinstance(mark, Boxes):
@@ -232,9 +236,14 @@ def _across(figure: Figure, mark: Mark) -> Iterator[float]:
         yield from mark.x
 
 
-def _ends(mark: Points) -> list[float]:
-    """Return the ends of the intervals of points."""
-    return [end for end in (*mark.low, *mark.high) if end is not None]
+def ends_of(figure: Figure, mark: Points) -> tuple[Ends, Ends]:
+    """Return the ends of the intervals of points along x, and those along y."""
+    ends = mark.low, mark.high
+    return ((mark.left, mark.right), ends) if figure.y else (ends, ((), ()))
+
+
+def _known(ends: Ends) -> list[float]:
+    return [end for several in ends for end in several if end is not None]
 
 
 def legend_of(figure: Figure) -> list[Entry]:

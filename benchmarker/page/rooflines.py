@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from benchmarker.formatting import si
+from benchmarker.formatting import within
 from benchmarker.page.page_model import Axis, Figure, Points, Section, table_of
+from benchmarker.page.study import MEDIAN
 from benchmarker.tables.table import Column, number
 
 if TYPE_CHECKING:
@@ -86,10 +87,13 @@ def roofs_figure(found: Sequence[Modelled]) -> Figure | None:
                     tuple(each.intensity for each in these),
                     tuple(each.achieved for each in these),
                     tuple(
-                        f"{name}, {level} {each.name}: {si(each.achieved, 'FLOP/s')}, "
+                        f"{name}, {level} {each.name}: "
+                        f"{within(each.achieved, (each.achieved_low, each.achieved_high), 'FLOP/s')}, "
                         f"{each.share:.0%} of the roof, {each.bound}-bound"
                         for each in these
                     ),
+                    low=tuple(each.achieved_low for each in these),
+                    high=tuple(each.achieved_high for each in these),
                     look="dots" if level in WHOLE else "small dots",
                     symbol=symbol,
                     labels=phases if any(phases) else (),
@@ -104,20 +108,24 @@ def roofs_figure(found: Sequence[Modelled]) -> Figure | None:
         (Column("name"), lambda row: row[1].name),
         (number("flop_per_byte"), lambda row: row[1].intensity),
         (number("achieved_flop_per_s", "FLOP/s"), lambda row: row[1].achieved),
+        (number("achieved_from", "FLOP/s"), lambda row: row[1].achieved_low),
+        (number("achieved_to", "FLOP/s"), lambda row: row[1].achieved_high),
         (number("attainable_flop_per_s", "FLOP/s"), lambda row: row[1].attainable),
         (Column("bound_by"), lambda row: row[1].bound),
         (number("share_of_roof", "%"), lambda row: row[1].share),
         (number("time_s", "s"), lambda row: row[1].time_s),
+        (number("trials"), lambda row: row[1].trials),
     )
     left = f"{len(points)} of {len(rows)} points are drawn; the data table has all." if len(points) < len(rows) else ""
     return Figure(
         "roofs",
         "Achieved FLOP/s over arithmetic intensity",
-        "Circles are steps, triangles are the phases of a step that generates text, squares are scopes, diamonds are "
-        "kernels. The lines are the roofs measured on these devices: bandwidth times intensity on the left, the peak "
-        "of matrix products on the right. Times of scopes and kernels were measured under the profiler; in those of "
-        "phases, each token was waited for. A point above a roof means that data stayed in a cache, which the model "
-        "ignores, or that the machine was slower when its ceilings were measured.",
+        f"Each mark is {MEDIAN}; the intensity is computed. Circles are steps, triangles are the phases of a step that "
+        "generates text, squares are scopes, diamonds are kernels. The lines are the roofs measured on these devices: "
+        "bandwidth times intensity on the left, the peak of matrix products on the right. Times of scopes and kernels "
+        "were measured under the profiler; in those of phases, each token was waited for. A point above a roof means "
+        "that data stayed in a cache, which the model ignores, or that the machine was slower when its ceilings were "
+        "measured.",
         Axis("arithmetic intensity, FLOP/byte", log=True),
         tuple(marks),
         table,

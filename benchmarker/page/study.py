@@ -19,6 +19,7 @@ from benchmarker.procurement.completeness import Completeness
 from benchmarker.records.ceilings import Ceilings
 from benchmarker.records.factors import Factors, factors_of, text, varying
 from benchmarker.roofline.model import rooflines
+from benchmarker.stats.median_interval import MIN_BLOCKS_FOR_INTERVAL
 from benchmarker.tables.table import Column, Filled
 
 if TYPE_CHECKING:
@@ -34,6 +35,11 @@ if TYPE_CHECKING:
 
 MOST_DRAWN = 40
 """Largest number of configurations drawn in a figure; its data table has all."""
+MEDIAN = (
+    "the median over the trials of a configuration, with its 95% interval if there are "
+    f"{MIN_BLOCKS_FOR_INTERVAL} trials or more"
+)
+"""What a mark of a figure is, in words."""
 WIDEST_NAME, WIDEST_SHARED = 160, 400
 """Longer names of cases, and of what they share, are shortened in the middle."""
 

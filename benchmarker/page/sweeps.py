@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from benchmarker.formatting import si
 from benchmarker.hooks import names
 from benchmarker.page.page_model import Axis, Figure, Points, Section, drawn, table_of
+from benchmarker.page.study import MEDIAN
 from benchmarker.records.factors import DEFAULTS, Value
-from benchmarker.stats.median_interval import MIN_BLOCKS_FOR_INTERVAL, median_interval
+from benchmarker.stats.median_interval import median_interval
 from benchmarker.tables.table import Column, number
 
 if TYPE_CHECKING:
@@ -118,10 +119,7 @@ def _figure(study: Study, key: str, name: str, metric: _Drawn) -> Figure | None:
         *[(number(metric.plot.predicted, metric.unit), lambda row: row[1].predicted)] * predicted,
         (number("trials"), lambda row: len(row[1].group.ok)),
     )
-    caption = (
-        "Each dot is the median over the trials of a configuration, with its 95% interval if there are "
-        f"{MIN_BLOCKS_FOR_INTERVAL} trials or more. A line joins configurations that differ only in this parameter."
-    )
+    caption = f"Each dot is {MEDIAN}. A line joins configurations that differ only in this parameter."
     if predicted:
         caption += " Lines without dots are predicted from the work by formula and the measured ceilings of the device."
     return Figure(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarker.api.precision import UNIT_ROUNDOFF
 from benchmarker.comparing.pareto import by_work, front
-from benchmarker.formatting import count, si
+from benchmarker.formatting import count, within
 from benchmarker.page.page_model import Axis, Figure, Listing, Points, Section, searchable
-from benchmarker.page.study import MOST_DRAWN, named
+from benchmarker.page.study import MEDIAN, MOST_DRAWN, named
 from benchmarker.tables.table import Column, Table, number
 
 if TYPE_CHECKING:
@@ -98,9 +98,13 @@ def _table(study: Study, points: Sequence[Candidate[Group]], trade: Trade, metri
     return Table.of_columns(
         [
             *named(study, [point.configuration for point in points]),
-            (number(trade.y, metrics[0].unit), [point.values[0] for point in points]),
-            (number(trade.x, metrics[1].unit), [point.values[1] for point in points]),
+            *(
+                (number(f"{name}{end}", metric.unit), [(each.values[at], *each.intervals[at])[of] for each in points])
+                for at, (name, metric) in enumerate(zip((trade.y, trade.x), metrics, strict=True))
+                for of, end in enumerate(("", "_from", "_to"))
+            ),
             (Column("optimal"), [point.optimal for point in points]),
+            (number("trials"), [len(point.configuration.ok) for point in points]),
         ]
     )
 
@@ -119,7 +123,7 @@ def _figure(study: Study, at: int, front: Front[Group], table: Table, trade: Tra
     several = len(study.sides) > 1
     groups = [(point.configuration, point) for point in front.points]
     placed = [
-        Placed(group.label, group.side or group.label, group.series if several else number, point.values, point.optimal)
+        Placed(group.label, group.side or group.label, group.series if several else number, point)
         for number, (group, point) in enumerate(sorted(groups, key=lambda pair: not pair[1].optimal))
     ]
     case = front.points[0].configuration
@@ -146,8 +150,7 @@ class Placed(NamedTuple):
     label: str
     name: str
     series: int
-    values: tuple[float, ...]
-    is_optimal: bool
+    of: Candidate[Any]
 
 
 def front_figure(
@@ -164,35 +167,45 @@ def front_figure(
     Axes of values far apart are logarithmic; an error of 0 is drawn as one that the reference can show.
     """
     shown = placed[:MOST_DRAWN]
-    least = LEAST_ERROR if against_error and any(each.values[1] > 0 for each in shown) else 0.0
-    labelled = [each for each in shown if each.is_optimal or len(shown) <= MOST_LABELLED][:MOST_LABELLED]
-    marks = [
-        Points(
-            f"{each.name}{'' if each.is_optimal else ', not optimal'}",
-            each.series,
-            (max(each.values[1], least),),
-            (each.values[0],),
-            (f"{each.label}: {si(each.values[0], metrics[0].unit)} {titles[0]}, {each.values[1]:.3g} {titles[1]}",),
-            look="dots" if each.is_optimal else "hollow",
-            labels=(each.label,) if each in labelled else (),
-            listed=is_listed and len(labelled) < len(shown),
+    least = LEAST_ERROR if against_error and any(each.of.values[1] > 0 for each in shown) else 0.0
+    labelled = [each for each in shown if each.of.optimal or len(shown) <= MOST_LABELLED][:MOST_LABELLED]
+    marks = []
+    for each in shown:
+        (low, high), (left, right) = each.of.intervals
+        said = [
+            f"{within(value, ends, metric.unit)} {title}"
+            for value, ends, metric, title in zip(each.of.values, each.of.intervals, metrics, titles, strict=True)
+        ]
+        marks.append(
+            Points(
+                f"{each.name}{'' if each.of.optimal else ', not optimal'}",
+                each.series,
+                (max(each.of.values[1], least),),
+                (each.of.values[0],),
+                (f"{each.label}: {', '.join(said)}",),
+                (low,),
+                (high,),
+                look="dots" if each.of.optimal else "hollow",
+                labels=(each.label,) if each in labelled else (),
+                listed=is_listed and len(labelled) < len(shown),
+                left=(None if left is None else max(left, least),),
+                right=(None if right is None else max(right, least),),
+            )
         )
-        for each in shown
-    ]
     notes = [
         f"Only {len(shown)} of {len(placed)} configurations are drawn, optimal ones first; the data table has all."
         if len(shown) < len(placed)
         else "",
         f"Errors below {LEAST_ERROR:.1e} are drawn there: the reference, in fp64, shows none that are smaller."
-        if any(each.values[1] < least for each in shown)
+        if any(each.of.values[1] < least for each in shown)
         else "",
     ]
     higher, lower = ("to the right", "above"), ("to the left", "below")
-    right, above = ((higher if metric.better == "higher" else lower)[at] for at, metric in enumerate(metrics[::-1]))
+    across, up = ((higher if metric.better == "higher" else lower)[at] for at, metric in enumerate(metrics[::-1]))
     return Figure(
         "pareto",
         f"{titles[0]} against {titles[1]}",
-        f"Better is {right} and {above}. Filled marks are Pareto-optimal.",
+        f"Each mark is {MEDIAN}, along both axes. Better is {across} and {up}. Filled marks are Pareto-optimal.",
         Axis(titles[1], log=True, limit=(0.0,)),
         tuple(marks),
         table,

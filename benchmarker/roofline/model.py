@@ -17,6 +17,7 @@ from benchmarker.records.sides import SIDE
 from benchmarker.records.step_times import step_times
 from benchmarker.roofline.formula import formula, of_part, predicted_step
 from benchmarker.roofline.roofs import Bound, Roof, Source, measured_roof, vendor_roof, without_peak
+from benchmarker.stats.median_interval import median_interval
 
 Level = Literal["step", "phase", "scope", "kernel"]
 
@@ -32,7 +33,8 @@ class RooflinePoint(Struct, frozen=True, kw_only=True):
 
     `time_s` is measured; `predicted_s` is the least time that the roof allows. `share` is `predicted_s` / `time_s`. It
     exceeds 1 if data stays in a cache, which the model ignores. `attainable` and `achieved` are in FLOP/s, `intensity`
-    is in FLOP/byte. Times of scopes and kernels are measured under the profiler.
+    is in FLOP/byte. `achieved_low` and `achieved_high` are the ends of the 95% interval of `achieved`, None for fewer
+    than six `trials`. Times of scopes and kernels are measured under the profiler.
     """
 
     level: Level
@@ -43,6 +45,9 @@ class RooflinePoint(Struct, frozen=True, kw_only=True):
     intensity: float
     attainable: float
     achieved: float
+    achieved_low: float | None
+    achieved_high: float | None
+    trials: int
     bound: Bound
     predicted_s: float
     share: float
@@ -69,13 +74,22 @@ def beyond(found: Sequence[Roofline]) -> bool:
 
 
 def point(
-    level: Level, name: str, flops: float, bytes_: float, time_s: float, roof: Roof, predicted_s: float | None = None
+    level: Level,
+    name: str,
+    flops: float,
+    bytes_: float,
+    times_s: Sequence[float],
+    roof: Roof,
+    predicted_s: float | None = None,
 ) -> RooflinePoint:
     """Return the point of a piece of work, predicted by its FLOPs and bytes alone if not otherwise.
 
-    `bytes_` and `time_s` must be above 0.
+    `times_s` are those of its trials, at least one. Both `bytes_` and their median must be above 0.
     """
     predicted_s = roof.time_s(flops, bytes_) if predicted_s is None else predicted_s
+    time_s = median(times_s)
+    slowest_first = (median_interval(times_s) or (None, None))[::-1]
+    low, high = (flops / end if end else None for end in slowest_first)
     return RooflinePoint(
         level=level,
         name=name,
@@ -85,6 +99,9 @@ def point(
         intensity=flops / bytes_,
         attainable=flops / predicted_s,
         achieved=flops / time_s,
+        achieved_low=low,
+        achieved_high=high,
+        trials=len(times_s),
         bound=roof.bound_of(flops, predicted_s),
         predicted_s=predicted_s,
         share=predicted_s / time_s,
@@ -130,7 +147,7 @@ def _step(records: Sequence[Record], roof: Roof) -> list[RooflinePoint]:
     times = [float(np.median(step_times(record))) for record in records if record.blocks]
     if cost is None or cost.flops is None or not cost.bytes or not times:
         return []
-    return [point("step", "step", cost.flops, cost.bytes, median(times), roof)]
+    return [point("step", "step", cost.flops, cost.bytes, times, roof)]
 
 
 def _phases(records: Sequence[Record], roof: Roof) -> list[RooflinePoint]:
@@ -143,13 +160,13 @@ def _phases(records: Sequence[Record], roof: Roof) -> list[RooflinePoint]:
         return []
     times = [record.token_times for record in records if record.token_times]
     times_s = {
-        "prefill": [median(time.first_ns) for time in times if time.first_ns],
-        "decode": [median(fmean(gaps) for gaps in time.gap_ns) for time in times if time.gap_ns],
+        "prefill": [median(time.first_ns) / 1e9 for time in times if time.first_ns],
+        "decode": [median(fmean(gaps) for gaps in time.gap_ns) / 1e9 for time in times if time.gap_ns],
     }
     return [
-        point("phase", name, phases[name].cost.flops, phases[name].cost.bytes, median(times_ns) / 1e9, roof)
-        for name, times_ns in times_s.items()
-        if name in phases and times_ns
+        point("phase", name, phases[name].cost.flops, phases[name].cost.bytes, several, roof)
+        for name, several in times_s.items()
+        if name in phases and several
     ]
 
 
@@ -165,7 +182,7 @@ def _scopes(records: Sequence[Record], roof: Roof) -> list[RooflinePoint]:
         for name, time_s in own.items():
             by_scope[name].append(time_s)
     return _longest(
-        point("scope", name, work.flops, work.bytes, median(times), roof, of_part(work, runs.get(name, 0), roof))
+        point("scope", name, work.flops, work.bytes, times, roof, of_part(work, runs.get(name, 0), roof))
         for name, times in by_scope.items()
         if (work := parts.get(name)) and work.bytes and median(times) > 0
     )
@@ -194,9 +211,10 @@ def _points_of_kernels(profiles: Sequence[tuple[Trace, Sequence[Kernel]]], roof:
                 sums[name] = [one + more / steps for one, more in zip(sums[name], amounts, strict=True)]
         for name, (flops, bytes_, time_s) in sums.items():
             by_name[name].append((flops, bytes_, time_s))
-    middle = {name: [median(column) for column in zip(*values, strict=True)] for name, values in by_name.items()}
+    columns = {name: list(zip(*values, strict=True)) for name, values in by_name.items()}
     return _longest(
-        point("kernel", name, flops, bytes_, time_s, roof) for name, (flops, bytes_, time_s) in middle.items()
+        point("kernel", name, median(flops), median(bytes_), times, roof)
+        for name, (flops, bytes_, times) in columns.items()
     )
 
 

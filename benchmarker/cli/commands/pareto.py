@@ -19,7 +19,7 @@ from benchmarker.hooks.metrics import load_metrics, refuse_unknown
 from benchmarker.page import plots
 from benchmarker.page.page_model import Figure
 from benchmarker.records import store
-from benchmarker.tables.table import Column, Table, number
+from benchmarker.tables.table import Column, Table, interval, number
 
 
 @click.command("pareto")
@@ -60,6 +60,7 @@ def command(results: tuple[Path, ...], names: str, output: Path | None, pool: bo
         {
             "configuration": dict(point.configuration.factors),
             "metrics": dict(zip(metrics, point.values, strict=True)),
+            "intervals": dict(zip(metrics, point.intervals, strict=True)),
             "trials": len(point.configuration.records),
             "optimal": point.optimal if len(group.points) > 1 else None,
         }
@@ -86,10 +87,9 @@ def _figure(
         raise UserError(f"a figure has two axes; name two metrics, not {len(metrics)}: {', '.join(metrics)}")
     words = case_columns([point.configuration.factors for point, _ in points], wide=False).words
     placed = [
-        Placed(word, word, fronts.index(of_work), point.values, point.optimal)
-        for word, (point, of_work) in zip(words, points, strict=True)
+        Placed(word, word, fronts.index(of_work), point) for word, (point, of_work) in zip(words, points, strict=True)
     ]
-    placed.sort(key=lambda each: not each.is_optimal)
+    placed.sort(key=lambda each: not each.of.optimal)
     return front_figure(
         placed, points[0][1].metrics, (metrics[0], metrics[1]), table, against_error=metrics[1] == "error"
     )
@@ -113,8 +113,12 @@ def _parts(
     filled = [
         *columns.columns,
         *(
-            (number(name, unit, name), [point.values[at] for point, _ in points])
+            each
             for at, (name, unit) in enumerate(zip(metrics, units, strict=True))
+            for each in (
+                (number(name, unit, name), [point.values[at] for point, _ in points]),
+                *interval(name, [point.intervals[at] for point, _ in points]),
+            )
         ),
         (Column("verdict", levels=("",)), [_verdict(*pair) for pair in points]),
     ]

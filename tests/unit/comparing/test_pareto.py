@@ -36,6 +36,25 @@ def test_the_front_goes_by_medians_each_metric_in_its_better_direction():
     assert found.left_out == 0
 
 
+def test_medians_have_intervals_from_six_trials_on(cli, tmp_path):
+    """Of nine values, the 95% interval of the median is from the second to the eighth."""
+    records = [record(0, float(step), 100, trial) for trial, step in enumerate((5, 2, 9, 4, 7, 1, 8, 3, 6))]
+    records += [record(1, float(step), 50, trial) for trial, step in enumerate((5, 2, 4, 1, 3))]
+    several, few = front(Cases.of(records), METRICS, load_metrics()).points
+    assert several.intervals == ((2 / 8, 2 / 2), (100, 100))
+    assert few.intervals == ((None, None), (None, None))
+    for each in records:
+        atomic.write(tmp_path / f"{each.trial_id}.json", atomic.encode(each))
+    told = [row["intervals"] for row in json.loads(cli("pareto", ".", "--json").stdout)]
+    assert told == [
+        {"samples_per_s": [0.25, 1.0], "host_peak_rss_bytes": [100, 100]},
+        {"samples_per_s": [None, None], "host_peak_rss_bytes": [None, None]},
+    ]
+    rows = list(csv.DictReader(cli("pareto", ".", "--csv").stdout.splitlines()))
+    ends = sorted((row["samples_per_s low"], row["samples_per_s high"]) for row in rows)
+    assert ends == [("", ""), ("0.25", "1.0")]
+
+
 def test_what_lacks_a_metric_is_counted():
     records = [record(0, 1.0, 100), record(1, 1.0, 0)]
     records[1] = msgspec.structs.replace(records[1], memory=None, reasons={**records[1].reasons, "memory": "a duet"})
@@ -85,7 +104,8 @@ def test_the_frontier_of_error_and_speed_is_drawn(cli, tmp_path):
     assert done.returncode == 0
     told, caption = done.stderr.splitlines()
     assert told == "figure: frontier.svg, its data: frontier.csv"
-    assert caption.startswith("samples_per_s against error. Better is to the left and above. Filled marks are")
+    assert caption.startswith("samples_per_s against error. Each mark is the median over the trials")
+    assert "Better is to the left and above. Filled marks are" in caption
     assert "Errors below 1.1e-16 are drawn there" in caption
     plot = (tmp_path / "frontier.svg").read_text()
     assert all(f"<!-- {text} -->" in plot for text in ("samples_per_s", "error", "fp64", "bf16"))

@@ -210,7 +210,7 @@ def test_no_energy_is_said_with_its_reason(page_of, place, two, parts):
     sensed = [msgspec.structs.replace(each, energy=make_energy(400.0)) for each in two(A, A)]
     made = page_of(place(sensed, "sensed"))
     assert parts(made)["samples_per_J"].marks[0].values == (0.5,)  # 200 samples
-    assert parts(made)["pareto-samples_per_J-0"].data.rows[0][3] == 0.5
+    assert parts(made)["pareto-samples_per_J-0"].data.rows[0][5] == 0.5
 
 
 def test_boxes_are_quantiles_of_all_timed_blocks(page_of, place, parts):
@@ -448,13 +448,43 @@ def test_the_front_is_that_of_pareto(rich, parts):
     figure = parts(rich)["pareto-samples_per_J-0"]
     assert isinstance(figure, Figure)
     assert [row[1] for row in figure.data.rows] == ["one", "two"]  # the same work
-    optimal = {row[1] for row in figure.data.rows if row[4]}
+    optimal = {row[1] for row in figure.data.rows if row[8]}
     best = max(figure.data.rows, key=lambda row: row[2])
     assert optimal == {best[1]}  # it is the best in both
     listed = parts(rich)["Throughput against energy: all configurations"].table.rows
     assert len(listed) == 6
-    assert sum(row[4] for row in listed) == 3  # one of each batch size
+    assert sum(row[8] for row in listed) == 3  # one of each batch size
     assert all(math.isfinite(x) for mark in figure.marks for x in mark.x)
+
+
+def test_trade_offs_have_intervals_along_both_axes(page_of, place, parts):
+    """Of nine values, the 95% interval of the median is from the second to the eighth; five have none."""
+    orders = {"one": (5, 2, 9, 4, 7, 1, 8, 3, 6), "two": (5, 2, 4, 1, 3)}
+    records = [
+        make_record(
+            float(time),
+            trial=trial,
+            case={"framework": side},
+            design={"case_number": at},
+            energy=make_energy(100.0 * (10 - time)),
+        )
+        for at, (side, order) in enumerate(orders.items())
+        for trial, time in enumerate(order)
+    ]
+    figure = parts(page_of(place(records)))["pareto-samples_per_J-0"]
+    one, two = sorted(figure.marks, key=lambda mark: mark.name)
+    assert (one.x, one.y) == ((pytest.approx(2 / 5),), (2 / 5,))  # 2 samples in 5 s, 200 samples of 500 J
+    assert (one.low, one.high) == ((2 / 8,), (2 / 2,))
+    assert (*one.left, *one.right) == pytest.approx((2 / 8, 2 / 2))
+    assert two.low == two.high == two.left == two.right == (None,)
+    assert "95% interval if there are 6 trials or more, along both axes" in figure.caption
+    found = {
+        row[1]: dict(zip([column.name for column in figure.data.columns], row, strict=True)) for row in figure.data.rows
+    }
+    ends = ["samples_per_s_from", "samples_per_s_to", "samples_per_J_from", "samples_per_J_to"]
+    assert [found["one"][end] for end in ends] == pytest.approx([0.25, 1.0, 0.25, 1.0])
+    assert [found["two"][end] for end in ends] == [None] * 4
+    assert (found["one"]["trials"], found["two"]["trials"]) == (9, 5)
 
 
 @pytest.mark.parametrize(("errors", "drawn"), [((8.7e-8, 7.9e-8), False), ((8.7e-8, 7.9e-7), True)])
@@ -503,7 +533,7 @@ def test_what_is_exact_or_emulated_is_told_beside_the_others(page_of, place, par
         figure = made[key]
         assert figure.title == f"{name} against numeric error, nap ms=1.0"
         assert sorted(x for mark in figure.marks for x in mark.x) == [2.0**-53, 8e-8, 2e-3]
-        assert sorted(row[-2] for row in figure.data.rows) == [0.0, 8e-8, 2e-3]
+        assert sorted(row[-5] for row in figure.data.rows) == [0.0, 8e-8, 2e-3]
         assert re.search(r"Emulated, so that there is an error and no speed: .*mxfp4 0\.17\.", figure.left_out)
         assert "Errors below 1.1e-16 are drawn there" in figure.left_out
 

@@ -71,10 +71,34 @@ LINES = Figure(
     DATA,
     Axis("speed-up", log=True),
 )
+CROSSES = Figure(
+    "crosses",
+    "Points with intervals along both axes",
+    "",
+    Axis("samples/J"),
+    tuple(
+        replace(
+            Points.of(name, series, [(x, y, 0.9 * y, 1.2 * y, "")], look),
+            left=(0.8 * x,),
+            right=(1.1 * x,),
+            labels=(name,),
+        )
+        for series, (name, x, y, look) in enumerate((("one", 3.0, 5.0, "dots"), ("two", 2.9, 4.6, "hollow")))
+    ),
+    DATA,
+    Axis("samples/s"),
+)
 FIGURES = (
     *("sides-ratios", "sides-density-0", "sides-quantiles-0", "sides-over-time-0"),
     *("rich-samples_per_s", "rich-blocks", "rich-meters-0", "rich-power", "rich-ttft-load-0", "rich-categories"),
-    *("traces-difference-icicle", "traces-trace0-icicle", "traces-trace0-step", "made-heat", "made-lines"),
+    *(
+        "traces-difference-icicle",
+        "traces-trace0-icicle",
+        "traces-trace0-step",
+        "made-heat",
+        "made-lines",
+        "made-crosses",
+    ),
 )
 PICTURES = [*((key, "light") for key in FIGURES), *((f"sides-{key}", "dark") for key in ("ratios", "density-0"))]
 TRACES = [Path(__file__).parents[2] / f"fixtures/traces/h200-torch-{name}.json.gz" for name in ("gpt2", "triton")]
@@ -96,7 +120,7 @@ def pages(rich_place, folder):
     for name, of, those in (("sides", records, ()), ("rich", store.read([rich_place])[0], served)):
         yield name, page(gather([(rich_place if those else folder, of, [])], Rules(), loads=those))[0]
     yield "traces", page_of_traces([(trace, ingest(trace)) for trace in TRACES], None)
-    yield "made", Page("made", "", (), (), (Section("made", "Made", (), (HEAT, LINES)),))
+    yield "made", Page("made", "", (), (), (Section("made", "Made", (), (HEAT, LINES, CROSSES)),))
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from benchmarker import Work
 from benchmarker.files import atomic
 from benchmarker.hooks.cases import Cases
 from benchmarker.hooks.metrics import load_metrics
+from benchmarker.page.rooflines import Modelled, roofs_figure
 from benchmarker.records import store
 from benchmarker.records.ceilings import Ceilings, DeviceKey, File, keep, key_of, known, read
 from benchmarker.records.machine import DeviceInfo
@@ -37,7 +38,7 @@ def test_the_keys_and_values_of_a_new_token_are_memory_bound():
     d = 12288
     flops, bytes_ = 2 * d * d, 2 * (d * d + 2 * d)
     assert flops / bytes_ == pytest.approx(1, rel=1e-3)
-    made = point("step", "kv", flops, bytes_, 1e-3, A100)
+    made = point("step", "kv", flops, bytes_, [1e-3], A100)
     assert made.bound == "memory"
     assert made.attainable == pytest.approx(1555e9, rel=1e-3)
     assert made.predicted_s == pytest.approx(2 * d * d / 1555e9, rel=1e-3)
@@ -189,6 +190,22 @@ def test_steps_scopes_and_kernels_under_the_roof():
     assert step.predicted_s == pytest.approx(7.68)
     assert (part.level, part.name, part.time_s, part.flops) == ("scope", "gemm", 2.0, 1024)
     assert measured_roof(record, ceilings).ridge == 10.24
+
+
+def test_rates_have_the_interval_of_their_times_from_six_trials_on():
+    """Of nine times, the 95% interval of the median is from the second to the eighth; the work has 1024 FLOPs."""
+    ceilings = Ceilings((make_ceiling(1024.0), make_ceiling(100.0, "memory")))
+    records = [make_gemm(float(time), trial=trial) for trial, time in enumerate((5, 2, 9, 4, 7, 1, 8, 3, 6))]
+    for trials, ends in ((9, (1024 / 8, 1024 / 2)), (5, (None, None))):
+        (found,), _ = rooflines(Cases.of(records[:trials]), ceilings)
+        (step,) = found.points
+        assert (step.achieved, step.achieved_low, step.achieved_high, step.trials) == (1024 / 5, *ends, trials)
+        figure = roofs_figure([Modelled("gemm", found)])
+        _, mark = figure.marks
+        assert (mark.y, mark.low, mark.high) == ((1024 / 5,), ends[:1], ends[1:])
+        assert "with its 95% interval if there are 6 trials or more" in figure.caption
+        row = dict(zip(figure.data.data[0], figure.data.data[1][0], strict=True))
+        assert (row["achieved_from"], row["achieved_to"], row["trials"]) == (*ends, trials)
 
 
 def test_kernels_are_of_one_step():
