@@ -97,8 +97,13 @@ def drawing(figure: Figure, width: float, ink: str) -> Canvas:
     named |= {each.name: handles[each.mark] for each in entries if each.name not in beside}
     title = wrapped(axes.get_xlabel(), width / POINT - 20)
     axes.set_xlabel(title)
-    canvas.set_size_inches(width, height + 0.45 + 0.16 * (_legend(canvas, named) + title.count("\n")))
-    _label(canvas, axes, figure, ink)
+    below = 0.45 + 0.16 * title.count("\n")
+    canvas.set_size_inches(width, height + below + 0.16 * _legend(canvas, named))
+    if without := _label(canvas, axes, figure, ink):
+        named |= {of.name: handle for of, handle in zip(figure.marks, handles, strict=True) if of.name in without}
+        for legend in [*canvas.legends]:
+            legend.remove()
+        canvas.set_size_inches(width, height + below + 0.16 * _legend(canvas, named))
     return canvas
 
 
@@ -268,22 +273,27 @@ def _at_ends(axes: Any, lines: dict[str, Points], width: float, height: float, i
     return True
 
 
-def _label(canvas: Canvas, axes: Any, figure: Figure, ink: str) -> None:
-    """Write the labels of points beside them, where least is in the way; one without room is left out."""
+def _label(canvas: Canvas, axes: Any, figure: Figure, ink: str) -> set[str]:
+    """Write the labels of points beside them, where least is in the way; return what the legend must name instead.
+
+    No label touches another. That of a mark that is not in the legend touches no point either, or its name goes there.
+    """
     points = [mark for mark in figure.marks if isinstance(mark, Points)]
+    without = set[str]()
     if not any(mark.labels for mark in points):
-        return
+        return without
     canvas.draw_without_rendering()
     room, taken = 0.6 * axes.get_window_extent().width / canvas.dpi / POINT, list[Any]()
     found: list[tuple[Any, ...]] = []
     for mark in points:
         (left, right), (low, high) = map(_whole_ends, (mark.x, mark.y), ends_of(figure, mark))
-        found += zip_longest(mark.labels, mark.x, mark.y, right, left, high, low)
-    texts, *columns = zip(*found, strict=True)
+        found += zip_longest([(mark, text) for text in mark.labels], mark.x, mark.y, right, left, high, low)
+    labels, *columns = zip(*found, strict=True)
     x, y, right, left, high, low = np.array(columns)
     places = np.stack([right, y, left, y, x, high, x, low, *[x, y] * 4], axis=1).reshape(-1, len(PLACES), 2)
     lines = np.sort(axes.transData.transform(places[:, :4].reshape(-1, 2)).reshape(-1, 2, 2), axis=1)
-    for text, ends in [each for each in zip(texts, places, strict=True) if each[0]]:
+    dots = axes.transData.transform(places[:, -1])
+    for (mark, text), ends in [each for each in zip(labels, places, strict=True) if each[0] and each[0][1]]:
         label, looks = fitting(readable(text), room), {"textcoords": "offset points", "color": ink}
         notes = [
             axes.annotate(label, at, (dx, dy), ha=ha, va=va, **looks)
@@ -293,12 +303,17 @@ def _label(canvas: Canvas, axes: Any, figure: Figure, ink: str) -> None:
         free = [
             at
             for at, box in enumerate(boxes)
-            if (box.min >= axes.bbox.min).all() and (box.max <= canvas.bbox.max).all() and not box.count_overlaps(taken)
+            if (box.min >= axes.bbox.min).all()
+            and (box.max <= canvas.bbox.max).all()
+            and not box.count_overlaps(taken)
+            and (mark.listed or not box.padded(2.5 * canvas.dpi * POINT).count_contains(dots))
         ]
         best = min(free, key=lambda at: boxes[at].count_overlaps(lines), default=len(notes))
         taken += boxes[best : best + 1]
+        without |= set() if free or mark.listed else {mark.name}
         for note in notes[:best] + notes[best + 1 :]:
             note.remove()
+    return without
 
 
 def _heat(canvas: Canvas, axes: Any, figure: Figure, heat: Heat) -> None:

@@ -271,6 +271,22 @@ def test_curves_of_meters_have_their_sides_in_a_legend():
     assert at["one"] == at["two"] > at["ratio"]
 
 
+def test_what_has_no_room_for_its_label_is_in_the_legend_and_no_label_touches_another():
+    marks = tuple(
+        Points(f"case {at}", at, (1.0 + at / 1000,), (1.0,), labels=(f"label of {at}",), listed=False)
+        for at in range(12)
+    )
+    root = ElementTree.fromstring(inline(replace(FIGURES["crosses"], marks=marks)))
+    at = {"".join(text.itertext()): (float(text.get("x")), float(text.get("y"))) for text in root.iter("text")}
+    labelled = {number for number in range(12) if f"label of {number}" in at}
+    assert 0 < len(labelled) < 12
+    assert {number for number in range(12) if f"case {number}" in at} == set(range(12)) - labelled
+    places = [at[f"label of {number}"] for number in labelled]
+    for one, (x, y) in enumerate(places):
+        assert all(abs(x - other) > 40 or abs(y - up) > 8 for other, up in places[one + 1 :])
+    assert all(at[f"case {number}"][1] > at["samples/J"][1] for number in set(range(12)) - labelled)
+
+
 def test_sides_differ_without_colour():
     html = inline(FIGURES["stacks"])
     hatched = re.findall(r"fill: url\(#(\w+)\)", html)
