@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from benchmarker.api.fields import Count
-from benchmarker.formatting import part
+from benchmarker.formatting import count, part
 from benchmarker.records.suite import Sha256, SuiteId
 
 FORMAT_VERSION: Literal[1] = 1
@@ -57,7 +57,8 @@ class Redacted(Struct, frozen=True, forbid_unknown_fields=True):
     texts: Count
 
     def __str__(self) -> str:
-        return f"pseudonyms for {self.hosts} host(s) and {self.cards} card(s), {self.texts} messages changed"
+        names = f"{count(self.hosts, 'host')} and {count(self.cards, 'card')}"
+        return f"pseudonyms for {names}, {count(self.texts, 'message')} changed"
 
 
 class _Versioned(Struct):

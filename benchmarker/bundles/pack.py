@@ -27,7 +27,7 @@ from benchmarker.api.case import Case
 from benchmarker.api.errors import UserError, attempt
 from benchmarker.bundles import signature
 from benchmarker.bundles.manifest import FORMAT_VERSION, MAX_FILES, Manifest, Packed, Remark, name_trouble
-from benchmarker.bundles.redact import Redactor
+from benchmarker.bundles.redact import Pseudonyms, Redactor
 from benchmarker.bundles.run_files import ANNOTATED, in_folder, read_run
 from benchmarker.files import atomic, regular
 from benchmarker.hooks import parameters, registry
@@ -94,19 +94,20 @@ def bundle(
     *,
     profiles: bool = True,
     source: bool = False,
-    redact: bool = False,
+    redact: Pseudonyms | None = None,
     key: Path | None = None,
 ) -> Bundled | tuple[Remark, ...]:
     """Pack the run in `folder` into a zip (by default RUN_ID.zip in the working directory), completely or not at all.
 
     Without `profiles`, event tables and profiler files are left out, and the manifest lists them. With `source`, the
     user's files that were measured are packed, which must be here as they were. With `redact`, hosts and graphics cards
-    get pseudonyms, and files that may name them in other ways are left out too. With `key`, an SSH key signs the zip.
+    get these pseudonyms or new ones, which are added to them, and files that may name them in other ways are left out
+    too. With `key`, an SSH key signs the zip.
     If the plan or a record is damaged, or a record belongs to another run, nothing is written and
     the faults are returned. Raises `UserError` if `folder` does not contain a run, if another process is using it, if
     the zip cannot be signed, or if it cannot be written.
     """
-    if source and redact:
+    if source and redact is not None:
         raise UserError("--with-source packs files as they are, which may contain names; leave it or --redact out")
     with _still(folder):
         earlier = _earlier(folder)
@@ -116,7 +117,7 @@ def bundle(
                 f"{folder} contains {len(files)} files; a bundle has at most {MAX_FILES}: "
                 "--no-profiles leaves event tables and profiler files out"
             )
-        environment, devices, redactor = Environment(), set[DeviceKey | None](), Redactor() if redact else None
+        environment, devices, redactor = Environment(), set[DeviceKey | None](), Redactor(redact) if redact is not None else None
         own = dict[str, Case]()
 
         def seen(record: Record) -> None:

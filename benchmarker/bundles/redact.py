@@ -1,10 +1,12 @@
 """Redaction: pseudonyms for hosts and graphics cards, and no paths in messages, the same in every file of a bundle.
 
-A pseudonym ends in the random part of the run's id. It means the same throughout a bundle, and nothing in another one.
+A pseudonym ends in the random part of a run's id. It means the same in all bundles that are packed together, and
+nothing in others.
 """
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +24,21 @@ _PATH = re.compile(r"""(?<![\w.>/])(?:file://)?~?/[^\s'"`,;:()<>|\[\]{}]+""")
 _UUID = re.compile(r"(?:GPU-|MIG-)?((?:[0-9a-f]{4}-?){2,})", re.IGNORECASE)
 
 
+@dataclass(frozen=True, slots=True)
+class Pseudonyms:
+    """The pseudonyms of hosts, and of cards by the digits of their UUID, in the bundles that are packed together."""
+
+    hosts: dict[str, str] = field(default_factory=dict)
+    cards: dict[str, str] = field(default_factory=dict)
+
+
 class Redactor:
     """Learns the hosts and the cards of a run from its records, then replaces them in its files."""
 
-    def __init__(self) -> None:
-        self._hosts: dict[str, str] = {}
-        self._uuids: dict[str, str] = {}
+    def __init__(self, names: Pseudonyms) -> None:
+        self._hosts, self._uuids = names.hosts, names.cards
+        self._own_hosts: set[str] = set()
+        self._own_cards: set[str] = set()
         self._trials: set[str] = set()
         self._changed = 0
 
@@ -38,7 +49,7 @@ class Redactor:
         machines = [record.machine, *record.machines]
         nodes = record.allocation.nodes if record.allocation else []
         for node in [*(machine.host for machine in machines), *nodes]:
-            self._hosts.setdefault(node, f"host-{len(self._hosts) + 1}-{suffix}")
+            self._own_hosts.add(self._hosts.setdefault(node, f"host-{len(self._hosts) + 1}-{suffix}"))
         sensors = record.energy.sensors if record.energy else ()
         for uuid in (
             *(gpu.uuid for machine in machines for gpu in machine.gpus),
@@ -46,7 +57,8 @@ class Redactor:
             *(sensor.id for sensor in (*sensors, *record.telemetry)),
         ):
             if digits := _UUID.fullmatch(uuid):
-                self._uuids.setdefault(digits[1].lower(), f"card-{len(self._uuids) + 1}-{suffix}")
+                card = self._uuids.setdefault(digits[1].lower(), f"card-{len(self._uuids) + 1}-{suffix}")
+                self._own_cards.add(card)
 
     def withhold(self, sources: dict[str, Path | bytes], left_out: Sequence[Remark]) -> list[Remark]:
         """Take out all files but time series and JSON, which alone can be redacted; return all that is left out.
@@ -83,7 +95,7 @@ class Redactor:
     @property
     def redacted(self) -> Redacted:
         """How much was replaced so far."""
-        return Redacted(hosts=len(self._hosts), cards=len(self._uuids), texts=self._changed)
+        return Redacted(hosts=len(self._own_hosts), cards=len(self._own_cards), texts=self._changed)
 
     def _walk(self, value: Any, key: str, is_message: bool) -> Any:
         is_message = is_message or key in _MESSAGES

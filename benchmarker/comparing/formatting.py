@@ -149,9 +149,9 @@ class Change:
         if self.low is None or self.high is None:
             return ""
         if _is_factor(self.low) or _is_factor(self.high):
-            return f"{rounded(self.low, 2)}x to {rounded(self.high, 2)}{self.words.times}"
+            return _range(f"{rounded(self.low, 2)}x", f"{rounded(self.high, 2)}x") + self.words.times.removeprefix("x")
         low, high = (f"{rounded(100 * self._share(end), 2)}% {self.words.of(end)[1]}" for end in (self.low, self.high))
-        return low if low == high else f"{low} to {high}"
+        return _range(low, high)
 
     def possible(self, baseline: str) -> str:
         """Say what the change may be by its interval, which contains 1: `be 12% slower or 9% faster than jax`."""
@@ -175,10 +175,10 @@ class Change:
         if max(sides) <= max(LOPSIDED * min(sides), TINY):
             return f" (±{self._meaningful(max(sides), 1) if as_factor else self._percent(max(sides))})"
         if as_factor:
-            return f" ({rounded(self.low, 2)}x to {rounded(self.high, 2)}x)"
+            return f" ({_range(f'{rounded(self.low, 2)}x', f'{rounded(self.high, 2)}x')})"
         if (self.low - 1) * (self.high - 1) > 0:
             ends = sorted(self._share(end) for end in (self.low, self.high))
-            return f" ({' to '.join(map(self._percent, ends))})"
+            return f" ({_range(*map(self._percent, ends))})"
         return f" ({self.bounds()})"
 
     def _share(self, ratio: float) -> float:
@@ -275,6 +275,11 @@ def measure(metric: str) -> str:
 def short(name: str) -> str:
     """Shorten the name of a side or of a case: factors whose values say what they are lose their name."""
     return re.sub(r"(^|\s)(framework|execution|problem|precision|device|mode|result)=(?=\S)", r"\1", name)
+
+
+def _range(low: str, high: str) -> str:
+    """Return the ends of an interval as text, once if they are the same after rounding."""
+    return low if low == high else f"{low} to {high}"
 
 
 def _is_factor(ratio: float) -> bool:

@@ -277,4 +277,4 @@ def _missing_output(scores: Scores, letters: Mapping[str, str], left_out: Sequen
     for line in dict.fromkeys(told):
         yield Text(line, "  ")
     if scores.missing:
-        yield Text("INCOMPLETE: " + ", ".join(f"{number} {what}" for what, number in scores.missing.items()), "  ")
+        yield Text(f"INCOMPLETE: {scores.lacking}", "  ")

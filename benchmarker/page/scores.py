@@ -45,8 +45,7 @@ def scores(study: Study) -> Section | None:
         weights = "; ".join(f"{each.weight:g} where {label(each.match, list(each.match))}" for each in found.weights)
         lead.append(f"Weights: {weights}; otherwise 1.")
     if found.missing:
-        missing = ", ".join(f"{number} {what}" for what, number in found.missing.items())
-        lead.append(f"The score is incomplete: {missing}.")
+        lead.append(f"The score is incomplete: {found.lacking}.")
     parts = [_means(found), *filter(None, (_cases(found, ranking, names) for ranking in found.rankings))]
     parts += [_success(found), *([_costs(found)] if found.costs else [])]
     notes = dict.fromkeys(

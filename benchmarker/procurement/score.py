@@ -122,6 +122,13 @@ class Scores(Struct, frozen=True, kw_only=True):
     costs: list[Basis]
     missing: dict[str, int]
 
+    @property
+    def lacking(self) -> str:
+        """What is missing, in words: `2 trials failed, 1 case without a counterpart`; empty if nothing is."""
+        return ", ".join(
+            many(number, what.replace("(s)", ""), what.replace("(s)", "s")) for what, number in self.missing.items()
+        )
+
 
 def terms_of(metric: MetricScore) -> Terms:
     """Return the terms of a score, which is above 1 where the contender is better."""

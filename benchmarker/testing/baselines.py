@@ -196,6 +196,7 @@ class Revision:
             name=own.name,
             words=[moved(word) for word in own.words],
             given=[moved(word) for word in own.given],
+            own=[moved(word) for word in own.own],
             folder=moved(own.folder),
             paths=[path for each in own.paths if (path := moved(each)) != each and Path(path).exists()],
             baseline=perf_tests.Baseline(

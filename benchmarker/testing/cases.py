@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -92,9 +92,27 @@ class PerfTest:
         overridden += ["timeout=0"] if config.pluginmanager.hasplugin("timeout") else []
         words += [word for each in overridden for word in ("-o", each)]
         folder = config.invocation_params.dir
-        given = [*config.getini("addopts"), *shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))]
-        given += map(os.fspath, config.invocation_params.args)
-        return Place(self.node, words, given, str(folder), [str(folder / path) for path in sys.path])
+        given = [*shlex.split(os.environ.get("PYTEST_ADDOPTS", "")), *map(os.fspath, config.invocation_params.args)]
+        return Place(
+            name=self.node,
+            words=words,
+            given=[*config.getini("addopts"), *given],
+            own=_own(given, config),
+            folder=str(folder),
+            paths=[str(folder / path) for path in sys.path],
+        )
+
+
+def _own(given: Iterable[str], config: pytest.Config) -> list[str]:
+    """Return the words of a command line that are options of a `conftest.py`, with their values."""
+    names = vars(config.option).keys() - vars(config.known_args_namespace).keys()
+    found, is_own = [], False
+    for word in given:
+        if word.startswith("-"):
+            is_own = word.partition("=")[0].lstrip("-").replace("-", "_") in names
+        if is_own and word not in config.args:
+            found.append(word)
+    return found
 
 
 def _settings(mark: pytest.Mark) -> Mapping[str, Any]:

@@ -89,6 +89,9 @@ def measure(request: pytest.FixtureRequest) -> Callable[..., Any]:
     def measure(function: Callable[..., Any], *arguments: Any) -> Any:
         __tracebackhide__ = True
         nonlocal calls
+        if not callable(function):
+            remedy = "pass a function and then its arguments: measure(sort, data), not measure(sort(data))"
+            pytest.fail(f"`measure` got a value of type {type(function).__name__}: {remedy}", pytrace=False)
         calls += 1
         if calls > 1:
             pytest.fail("`measure` is called twice: split the test, or let parameters be its cases", pytrace=False)

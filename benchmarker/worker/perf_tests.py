@@ -59,6 +59,7 @@ class Place(Struct, frozen=True):
     name: str  #: what follows the file in its node id: `test_sort[256]`
     words: list[str]  #: options of pytest
     given: list[str]  #: the user's command line, of which a trial gets the options that a `conftest.py` adds
+    own: list[str]  #: those options, of the command line alone
     folder: str  #: the working directory
     paths: list[str]  #: folders that are searched first for modules
     baseline: Baseline | None = None
@@ -78,7 +79,8 @@ def _place(problem: str) -> Place | None:
 def command(problem: str) -> str:
     """Return the command that measures a problem again if it is a perf test; otherwise nothing."""
     place = _place(problem)
-    return shlex.join(["python", "-m", "pytest", "--benchmarker=run", f"{problem}::{place.name}"]) if place else ""
+    words = ["python", "-m", "pytest", "--benchmarker=run"]
+    return shlex.join([*words, *place.own, f"{problem}::{place.name}"]) if place else ""
 
 
 @contextmanager

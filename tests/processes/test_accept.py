@@ -82,9 +82,9 @@ def test_too_few_trials_and_those_that_were_not_run(derive):
     records = trials(1.0, 1.0)
     assert reasons(expected(1.0, trials=6), records, derive) == ["2 of the 6 required trials succeeded"]
     unrun = [MissingTrials("run", records[0].case, 4)]
-    assert reasons(expected(1.0), records, derive, unrun) == ["4 trial(s) of run run not run"]
+    assert reasons(expected(1.0), records, derive, unrun) == ["4 trials of run run not run"]
     none = reasons(expected(1.0), [], derive, unrun)
-    assert none == ["4 trial(s) of run run not run", "0 of the 1 required trials succeeded"]
+    assert none == ["4 trials of run run not run", "0 of the 1 required trials succeeded"]
 
 
 def test_a_metric_without_a_value_fails_with_its_reason(derive):
@@ -147,7 +147,7 @@ def test_what_no_case_asks_for_is_listed_and_fails_where_it_failed(derive):
         ("not in the reference: nap ms=1.0 seed=2", "FAIL"),
         ("not in the reference: nap ms=1.0 seed=3", "FAIL"),
     ]
-    assert found.outcomes[2].reasons == ["5 trial(s) of run run not run"]
+    assert found.outcomes[2].reasons == ["5 trials of run run not run"]
 
 
 REFERENCE = '[[case]]\nname = "evil \\u001b[31m<b>"\nmatch = {seed = 0}\nmin = 0.5\n'
@@ -199,7 +199,7 @@ def test_a_file_that_cannot_be_read_never_passes(command, stored, tmp_path):
     done = command("suite", "accept", "run", "--reference=reference.toml", "--junit=out.xml")
     assert done.returncode == 1
     assert "cut.json" in done.stderr
-    assert done.stdout.endswith("FAILED: 1 of 1 passed; 1 file(s) cannot be read\n")
+    assert done.stdout.endswith("FAILED: 1 of 1 passed; 1 file cannot be read\n")
     suite = ElementTree.parse(tmp_path / "out.xml").getroot()[0]
     assert suite.get("errors") == "1"
     none = command("suite", "accept", "none", "--reference=reference.toml")
@@ -212,8 +212,8 @@ def test_an_interrupted_run_never_passes(command, stored):
     done = command("suite", "accept", "run", "--reference=reference.toml")
     assert done.returncode == 1
     made = command("suite", "accept", "run", "--write=made.toml", "--tolerance=5%")
-    assert (made.returncode, made.stderr) == (1, "benchmarker: 1 trial(s) of run run not run\n")
-    assert "FAIL not in the reference: nap ms=1.0 seed=1\n     1 trial(s) of run run not" in done.stdout
+    assert (made.returncode, made.stderr) == (1, "benchmarker: 1 trial of run run not run\n")
+    assert "FAIL not in the reference: nap ms=1.0 seed=1\n     1 trial of run run not" in done.stdout
 
 
 def test_a_reference_is_written_once_and_is_met_by_its_records(command, stored, tmp_path):

@@ -10,7 +10,7 @@ import click
 from benchmarker.api.errors import UserError
 from benchmarker.bundles.manifest import Manifest, Remark
 from benchmarker.bundles.pack import NO_PROFILES, Bundled, bundle
-from benchmarker.bundles.redact import REDACTED
+from benchmarker.bundles.redact import REDACTED, Pseudonyms
 from benchmarker.bundles.signature import path_of
 from benchmarker.bundles.unpack import unbundle
 from benchmarker.cli.display.output import Output, output_options
@@ -20,8 +20,8 @@ from benchmarker.tables.table import Table
 
 
 @click.command("create")
-@click.argument("run", metavar="RUN", type=click.Path(path_type=Path))
-@output_option("Name of the zip file.  [default: RUN.zip in the current folder]")
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@output_option("Name of the zip file, if there is one.  [default: RUN.zip in the current folder]")
 @click.option(
     "--profiles/--no-profiles", default=True, show_default=True, help="Include event tables and profiler files."
 )
@@ -39,18 +39,28 @@ from benchmarker.tables.table import Table
 )
 @output_options()
 def create_command(
-    run: Path, output: Path | None, profiles: bool, source: bool, redact: bool, sign: Path | None
+    runs: tuple[Path, ...], output: Path | None, profiles: bool, source: bool, redact: bool, sign: Path | None
 ) -> Output:
-    """Pack the folder of a run into a zip file, with a manifest of checksums and a description of the machines.
+    """Pack the folder of each run into a zip file, with a manifest of checksums and a description of the machines.
 
-    The command prints the SHA-256 of the zip file. Send it to the recipient separately from the zip file. If a record
-    is damaged or belongs to another run, nothing is written and the exit status is 1.
+    The command prints the SHA-256 of each zip file. Send it to the recipient separately from the zip file. If a record
+    is damaged or belongs to another run, its run is not packed and the exit status is 1. With --redact, a machine has
+    the same pseudonym in all runs that are packed by one command, and another one in every other command.
     """
-    bundled = bundle(run, output, profiles=profiles, source=source, redact=redact, key=sign)
+    if output and len(runs) > 1:
+        raise UserError(f"-o names one file, and there are {len(runs)} runs; leave it out")
+    names = Pseudonyms() if redact else None
+    made = [_created(bundle(run, output, profiles=profiles, source=source, redact=names, key=sign)) for run in runs]
+    facts, data = [fact for of, _ in made for fact in of], [each for _, each in made]
+    return Output([Table.facts(facts)], data if len(runs) > 1 else data[0], int(not all(of for of, _ in made)))
+
+
+def _created(bundled: Bundled | tuple[Remark, ...]) -> tuple[list[list[str]], dict[str, Any]]:
+    """Return the rows and the data on a bundle; no row and the faults if none was written."""
     if not isinstance(bundled, Bundled):
         print_faults(bundled)
         click.echo("benchmarker: nothing was written: fix these files, or move them away", err=True)
-        return Output(data={"faults": bundled}, status=1)
+        return [], {"faults": bundled}
     warn(bundled.manifest)
     data = {
         "path": str(bundled.path),
@@ -61,8 +71,7 @@ def create_command(
     }
     file = f"{bundled.path}, {si(bundled.size_bytes, 'B')}"
     signed = [["signature", str(bundled.signature)]] if bundled.signature else []
-    facts = [*summary(bundled.manifest), ["bundle", file], ["sha256", bundled.sha256], *signed]
-    return Output([Table.facts(facts)], data)
+    return [*summary(bundled.manifest), ["bundle", file], ["sha256", bundled.sha256], *signed], data
 
 
 verifying_options = all_of(

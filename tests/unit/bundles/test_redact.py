@@ -10,7 +10,7 @@ from support.records import make_ceiling, make_energy, make_record
 from benchmarker import Allocation
 from benchmarker.api.meter import Unavailable
 from benchmarker.bundles.pack import Bundled, bundle
-from benchmarker.bundles.redact import Redactor
+from benchmarker.bundles.redact import Pseudonyms, Redactor
 from benchmarker.bundles.unpack import unbundle
 from benchmarker.files import atomic
 from benchmarker.power import telemetry
@@ -87,7 +87,7 @@ def run(tmp_path: Path) -> Path:
 @pytest.fixture
 def theirs(run: Path, tmp_path: Path) -> Path:
     """The same run as the receiver of a redacted bundle has it."""
-    done = bundle(run, tmp_path / "bid.zip", redact=True)
+    done = bundle(run, tmp_path / "bid.zip", redact=Pseudonyms())
     assert isinstance(done, Bundled)
     received = unbundle(done.path, tmp_path / "theirs")
     assert received.faults == ()
@@ -120,7 +120,7 @@ def test_the_nodes_of_a_process_group_have_pseudonyms_wherever_they_stand():
         status="failed",
         error=failure,
     )
-    redactor = Redactor()
+    redactor = Redactor(Pseudonyms())
     redactor.learn(made)
     told = json.loads(redactor.content(atomic.encode(made)))
     assert [machine["host"] for machine in told["machines"]] == ["host-1-89abcdef", "host-2-89abcdef"]
@@ -154,7 +154,7 @@ def test_what_a_job_was_submitted_with_is_left_out_and_its_nodes_have_pseudonyms
     (path,) = run.glob("*-0002-0.json")
     allocation = Allocation("slurm", "12", ["node7.example.org", "node70"], 0)
     atomic.write(path, atomic.encode(msgspec.structs.replace(store.read_record(path), allocation=allocation)))
-    folder = unbundle(bundle(run, tmp_path / "bid.zip", redact=True).path, tmp_path / "theirs").folder
+    folder = unbundle(bundle(run, tmp_path / "bid.zip", redact=Pseudonyms()).path, tmp_path / "theirs").folder
     records, faults = store.read([folder])
     assert faults == []
     assert records[2].allocation == Allocation("slurm", "12", ["host-1-89abcdef", "host-3-89abcdef"], 0)
@@ -201,10 +201,26 @@ def test_a_bundle_of_the_unpacked_run_is_the_same_and_still_redacted(theirs, tmp
 
 
 def test_two_bundles_of_one_machine_do_not_show_that_they_are():
-    one, two = Redactor(), Redactor()
+    one, two = Redactor(Pseudonyms()), Redactor(Pseudonyms())
     one.learn(record(0))
     two.learn(make_record(run=RUN[:-8] + "01234567"))
     assert not {*one._hosts.values()} & {*two._hosts.values()}
+
+
+def test_runs_that_one_command_packs_share_their_pseudonyms(run, tmp_path, command):
+    other = RUN[:-8] + "01234567"
+    second = tmp_path / "mine" / other
+    second.mkdir()
+    plan = msgspec.structs.replace(make_plan([make_record().case], 1, seed=1), run_id=other)
+    atomic.write(second / "plan.json", atomic.encode(plan))
+    each = msgspec.structs.replace(record(0), run_id=other, trial_id=f"{other}-0000-0")
+    atomic.write(second / f"{each.trial_id}.json", atomic.encode(each))
+    assert "-o names one file, and there are 2 runs" in command("bundle", "create", str(run), str(second), "-ox").stderr
+    done = command("bundle", "create", str(run), str(second), "--redact", "--json")
+    assert [made["manifest"]["redacted"]["hosts"] for made in json.loads(done.stdout)] == [2, 1]
+    folders = [unbundle(tmp_path / f"{name}.zip", tmp_path / "all").folder for name in (RUN, other)]
+    hosts = [{each.machine.host for each in store.read([folder])[0]} for folder in folders]
+    assert hosts == [{"host-1-89abcdef", "host-2-89abcdef"}, {"host-1-89abcdef"}]
 
 
 def test_what_is_no_time_series_is_not_packed_unseen(run, tmp_path, command):
@@ -221,5 +237,5 @@ def test_the_command_line_says_that_it_is_redacted(run, command):
         command("bundle", "unpack", "bid.zip"),
     ):
         assert done.returncode == 0
-        assert " pseudonyms for 2 host(s) and 2 card(s), 12 messages changed\n" in done.stdout
+        assert " pseudonyms for 2 hosts and 2 cards, 12 messages changed\n" in done.stdout
         assert "not packed: 4 logs, event tables, profiler files and others (--redact)" in done.stderr

@@ -47,6 +47,7 @@ MEMORY = Terms("host_peak_rss_bytes", VALUE, 0.02)
         (judged(2.31, 2.26, 2.36, "faster", "higher"), RATE, "torch is 2.31x as fast as jax (±0.05)"),
         (judged(99, 92, 109, "faster", "higher"), RATE, "torch is 99x as fast as jax (92x to 110x)"),
         (judged(0.1, 0.08, 0.14, "slower", "higher"), RATE, "torch is 0.10x as fast as jax (0.08x to 0.14x)"),
+        (judged(2.92, 2.915, 2.935, "faster", "higher"), RATE, "torch is 2.92x as fast as jax (2.9x)"),
         (
             judged(1.004, 0.998, 1.01, "same", "higher"),
             RATE,
@@ -108,6 +109,7 @@ def test_a_verdict_is_a_plain_sentence(each, terms, expected):
         (judged(1.004, 0.998, 1.01, "same", "higher"), RATE, "same within 2%"),
         (judged(0.95, 0.88, 1.09, "undecided", "higher"), RATE, "undecided (12% slower to 9% faster)"),
         (judged(0.95, 0.4, 3.2, "undecided", "higher"), RATE, "undecided (0.4x to 3.2x as fast)"),
+        (judged(2.92, 2.91, 2.93, "undecided", "higher"), RATE, "undecided (alone: 2.9x as fast)"),
         (judged(0.995, 0.99, 1.001, "undecided"), TIME, "undecided (alone: 0.1% longer to 1% faster)"),
         (judged(1.44, 1.41, 1.47, "slower"), TIME, "takes 44% longer (±3%)"),
         (judged(0.8, None, None, "undecided"), TIME, "undecided: too few trials"),

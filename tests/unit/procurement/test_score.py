@@ -282,7 +282,7 @@ def test_trials_that_were_not_run_lower_the_success(command, results):
     assert done.returncode == 1
     assert "B  new: 12 of 14 trials succeeded (85.7%)" in done.stdout
     assert "NOT RUN in B: nap ms=1.0 fp32 in toy on cpu, seed=1: 2 of run new" in done.stdout
-    assert done.stdout.endswith("INCOMPLETE: 2 trial(s) not run\n")
+    assert done.stdout.endswith("INCOMPLETE: 2 trials not run\n")
 
 
 def test_a_file_that_cannot_be_read_is_named_and_makes_the_score_incomplete(command, results):

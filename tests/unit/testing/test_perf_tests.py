@@ -60,6 +60,14 @@ def test_a_second_call_fails_and_an_error_of_the_function_shows_the_test_alone(t
     assert "plugin.py" not in done.stdout
 
 
+@pytest.mark.parametrize("words", [(), ("--benchmarker=run",)])
+def test_a_value_in_place_of_a_function_fails_with_the_remedy(tmp_path, words):
+    done = pytest_in(tmp_path, *words, text="def test_value(measure):\n    measure(5)\n")
+    assert "`measure` got a value of type int: pass a function and then its arguments" in done.stdout
+    assert "1 failed" in done.stdout
+    assert "TypeError" not in done.stdout
+
+
 def test_a_test_that_measures_nothing_fails_if_a_measurement_is_asked_for(tmp_path):
     text = "import pytest\n\ndef test_nothing(measure):\n    pass\n\n"
     text += "def test_skipped(measure):\n    pytest.skip('here')\n\ndef test_other():\n    pass\n"
@@ -101,10 +109,13 @@ def test_a_trial_gets_the_options_of_the_users_conftest_as_they_were_given(tmp_p
     """
     (tmp_path / "test_file.py").write_text(textwrap.dedent(text))
     (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --sizes=1\n")
-    words = ("-vv", "--sizes", "3", "--data=x", "-o", "limit=7", "--benchmarker=run", "--benchmarker-trials=1")
+    words = ("-vv", "--sizes", "3", "--data=x", "-o", "limit=7", "--benchmarker=run", "--benchmarker-trials=1", "test_file.py")
     words = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words)
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
+    (record,) = store.read([tmp_path / "results"])[0]
+    again = "python -m pytest --benchmarker=run --sizes=2 --sizes 3 --data=x test_file.py::test_options"
+    assert record.command == again
 
 
 def test_a_wrong_mark_is_told_once(tmp_path):
@@ -344,7 +355,7 @@ def test_a_revision_gets_the_test_of_the_user_and_what_it_lacks(tmp_path):
     revision = Revision.of("--benchmarker-baseline", "HEAD", tmp_path, None, results)
     words = ["-q", f"--rootdir={tmp_path}", "-c", str(tmp_path / "pytest.ini")]
     given = ["tests", f"--data={tmp_path}/data"]
-    own = perf_tests.Place("test_p", words, given, str(tmp_path), [str(tmp_path), "/usr/lib"])
+    own = perf_tests.Place("test_p", words, given, [], str(tmp_path), [str(tmp_path), "/usr/lib"])
     file, place = revision._place(perf / "test_p.py", own)
     tree = revision.checkout.tree
     assert file == tree / "tests/perf/test_p.py"

@@ -99,7 +99,7 @@ def command(
     tell_unread(faults)
     if write:
         for absent in planned[0].missing:
-            click.echo(f"benchmarker: {absent.trials} trial(s) of run {clean(absent.run_id)} not run", err=True)
+            click.echo(f"benchmarker: {count(absent.trials, 'trial')} of run {clean(absent.run_id)} not run", err=True)
         lacking = _write(write, read[0][1], metric or reference.METRIC, tolerance, results, anyway=anyway)
         return Output(status=1 if lacking or faults or planned[0].missing else 0)
     derive = load_metrics(results)
@@ -138,7 +138,7 @@ def _output(acceptance: Acceptance, faults: Sequence[Fault], left_out: Sequence[
     for reason in left_out:
         yield Text(f"left out of the runs: {reason}", "  ")
     passed = sum(outcome.verdict == "PASS" for outcome in acceptance.outcomes)
-    unread = f"; {len(faults)} file(s) cannot be read" if faults else ""
+    unread = f"; {count(len(faults), 'file')} cannot be read" if faults else ""
     word = "PASSED" if passed == len(acceptance.outcomes) and not faults else "FAILED"
     near = sum(outcome.near for outcome in acceptance.outcomes)
     unsure = f"; {near} borderline (another run may be judged otherwise)" if near else ""
