@@ -117,7 +117,11 @@ def bundle(
                 f"{folder} contains {len(files)} files; a bundle has at most {MAX_FILES}: "
                 "--no-profiles leaves event tables and profiler files out"
             )
-        environment, devices, redactor = Environment(), set[DeviceKey | None](), Redactor(redact) if redact is not None else None
+        environment, devices, redactor = (
+            Environment(),
+            set[DeviceKey | None](),
+            Redactor(redact) if redact is not None else None,
+        )
         own = dict[str, Case]()
 
         def seen(record: Record) -> None:

@@ -17,7 +17,7 @@ from benchmarker.display.energy import sensed_rows
 from benchmarker.display.machine import machine_rows
 from benchmarker.display.result import Part, Text, in_notebook
 from benchmarker.formatting import clean, count, si
-from benchmarker.hooks.cases import Configuration
+from benchmarker.hooks.cases import Cases, Configuration
 from benchmarker.hooks.launchers import named
 from benchmarker.hooks.metrics import Derive, load_metrics, refuse_unknown
 from benchmarker.hooks.names import name as name_of
@@ -221,6 +221,13 @@ def _in_notebook(record: Record) -> str:
 
 
 Record._repr_html_ = _in_notebook
+
+
+class Records(tuple[Record, ...]):
+    """Records, which a notebook shows as a table of their cases."""
+
+    def _repr_html_(self) -> str:
+        return in_notebook(cases_output(Cases.of(self), load_metrics(), remedy="`show --wide` shows"), ())
 
 
 def _note(record: Record, metric: Metric) -> str:

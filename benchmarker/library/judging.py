@@ -17,6 +17,7 @@ from benchmarker.comparing.judge import compare as compare_matches
 from benchmarker.comparing.notes import suite_notes
 from benchmarker.comparing.results import DELTAS, PROFILED, Classical, Family, Level, Rules, Verdict
 from benchmarker.display.comparisons import classical_output, family_output
+from benchmarker.display.records import Records
 from benchmarker.display.result import Part, Result, Text
 from benchmarker.hooks import launchers
 from benchmarker.hooks.metrics import load_metrics, refuse_unknown
@@ -215,7 +216,7 @@ def judged(
         referee = Referee(rules, derive, looks(max_rounds), target, budget_s, listener.say, pairs, after_round)
         if cases[::2] == cases[1::2]:
             listener.say("A and B are the same configuration: this A/A test shows the machine's noise floor")
-        records = execute(folder, listener, allocation, referee)
+        records = Records(execute(folder, listener, allocation, referee))
     made = matching.within(records)
     family = compare_matches(made.matches, rules, derive, not_compared, shared=made.shared)
     return Verdicts(family, None, made.matches, (), records, folder.path, referee.ended, rules, derive)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarker.api.errors import UserError
 from benchmarker.comparing import disturbances
 from benchmarker.display import counters
-from benchmarker.display.records import as_plain, cases_output
+from benchmarker.display.records import Records, as_plain, cases_output
 from benchmarker.display.result import Part, Result, Text
 from benchmarker.hooks import launchers
 from benchmarker.hooks.cases import Cases
@@ -178,4 +178,4 @@ def finished(
     """
     for text in folder.plan.left_out if not told_below else ():
         listener.say(f"left out: {text}")
-    return Measured(tuple(execute(folder, listener, allocation)), folder.plan, folder.path)
+    return Measured(Records(execute(folder, listener, allocation)), folder.plan, folder.path)

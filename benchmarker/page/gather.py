@@ -24,7 +24,7 @@ from benchmarker.procurement.accept import accept
 from benchmarker.procurement.completeness import completeness_of
 from benchmarker.procurement.score import THROUGHPUT, default_metrics, score
 from benchmarker.records import archive, ceilings, store
-from benchmarker.records.sides import side_of
+from benchmarker.records.sides import short_names, side_of
 from benchmarker.traces.profile_files import EVENTS
 
 if TYPE_CHECKING:
@@ -63,19 +63,23 @@ def gather(
 ) -> Study:
     """Judge the records of results, each of which has at least one record.
 
+    Results are called by what distinguishes their paths; `baseline` and a cost file may have their paths too.
     Loads are shown beside them, and `unread` is among the faults.
 
     Raises `UserError` like `choose`, if a file of the procurement is not valid, or if it asks for a score and there is
     only one side.
     """
     results = [result for result, _, _ in read]
-    groups = [(str(result), records) for result, records, _ in read]
+    _refuse_twice(results)
+    called = dict(zip(map(str, results), short_names(results) if len(results) > 1 else map(str, results), strict=True))
+    groups = [(called[str(result)], records) for result, records, _ in read]
+    baseline = called.get(str(Path(baseline)), baseline) if baseline else None
     known = ceilings.known(results)
     planned = completeness_of(results, [record for _, records in groups for record in records])
     derive = cached(load_metrics(results))
     made, unjudged = choose(groups, by, baseline)
     notes = [*made.notes, *suite_notes(made.matches, store.suites(results))] if made else []
-    scores, unscored = _scores(read, derive, by, baseline, procurement)
+    scores, unscored = _scores(results, groups, called, derive, by, baseline, procurement)
     family = compare(made.matches, rules, derive, made.unmatched, notes, made.shared) if made else None
     return Study(
         results=groups,
@@ -91,11 +95,19 @@ def gather(
         ceilings=known,
         scores=scores,
         unscored=unscored,
-        acceptances=_acceptances(read, derive, procurement.reference) if procurement.reference else (),
+        acceptances=_acceptances(results, groups, derive, procurement.reference) if procurement.reference else (),
         loads=loads,
         title=title,
-        digests={str(result): digest for result in results if (digest := _digest(result))},
+        origins={called[str(result)]: (str(result), _digest(result)) for result in results},
     )
+
+
+def _refuse_twice(results: Sequence[Path]) -> None:
+    seen: set[Path] = set()
+    for result in results:
+        if result.resolve() in seen:
+            raise UserError(f"{result} is named twice; name each result once")
+        seen.add(result.resolve())
 
 
 def _digest(result: Path) -> str:
@@ -126,29 +138,43 @@ def _as_scored(family: Family, scores: Scores) -> Family:
 
 
 def _scores(
-    read: Read, derive: Derive, by: str | None, baseline: str | None, given: Procurement
+    results: Sequence[Path],
+    groups: Sequence[tuple[str, Sequence[Record]]],
+    called: Mapping[str, str],
+    derive: Derive,
+    by: str | None,
+    baseline: str | None,
+    given: Procurement,
 ) -> tuple[Scores | None, str]:
-    """Return the scores of `suite score`, or None and the reason; there are none of one result without an axis."""
-    if len(read) == 1 and by is None:
+    """Return the scores of `suite score`, or None and the reason; there are none of one result without an axis.
+
+    `called` has the names of the results by their paths.
+    """
+    if len(results) == 1 and by is None:
         if given.cost or given.weights:
             raise UserError("--cost and --weights need two results, or an axis with --by")
         return None, ""
-    if by is not None and not (given.cost or given.weights or len(read) > 1):
+    if by is not None and not (given.cost or given.weights or len(results) > 1):
         return None, ""
-    groups = [(str(result), records) for result, records, _ in read]
+    cost = costs.read(given.cost) if given.cost else None
+    if cost:
+        cost = structs.replace(cost, sides={called.get(name, name): inputs for name, inputs in cost.sides.items()})
     try:
         if by is not None:
             records = [record for _, several in groups for record in several]
             found = sides.of_axis(
                 records,
-                completeness_of([result for result, _, _ in read], records).missing,
+                completeness_of(results, records).missing,
                 by,
                 baseline,
                 None,
                 side_of(groups),
             )
         else:
-            of_result = {str(result): completeness_of([result], records).missing for result, records, _ in read}
+            of_result = {
+                name: completeness_of([result], records).missing
+                for result, (name, records) in zip(results, groups, strict=True)
+            }
             found = sides.of_results([(name, own, of_result[name]) for name, own in first(groups, baseline)])
     except UserError as error:
         return None, str(error)
@@ -158,22 +184,24 @@ def _scores(
             [*default_metrics(derive(groups[0][1][0])), *([costs.COST_METRIC] if given.cost else [])],
             derive,
             weights=weights.read(given.weights) if given.weights else weights.Weights(),
-            costs=costs.read(given.cost) if given.cost else None,
+            costs=cost,
             required=[THROUGHPUT],
             rules=Rules(),
-            known_suites=store.suites(result for result, _, _ in read),
+            known_suites=store.suites(results),
         ),
         "",
     )
 
 
-def _acceptances(read: Read, derive: Derive, path: Path) -> list[tuple[str, Acceptance]]:
+def _acceptances(
+    results: Sequence[Path], groups: Sequence[tuple[str, Sequence[Record]]], derive: Derive, path: Path
+) -> list[tuple[str, Acceptance]]:
     """Judge each result like `suite accept`."""
     wanted = reference.read(path)
     try:
         return [
-            (str(result), accept(wanted, records, completeness_of([result], records).missing, derive))
-            for result, records, _ in read
+            (name, accept(wanted, records, completeness_of([result], records).missing, derive))
+            for result, (name, records) in zip(results, groups, strict=True)
         ]
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
@@ -186,13 +214,8 @@ def choose(
 
     Of several results, the baseline is the first, or the one that `baseline` names; the sides have the names of their
     results. With `by`, `baseline` is a value of that axis. Without `by`, results of different work are not compared.
-    Raises `UserError` if the requested comparison is not possible, or if a result is named twice.
+    Raises `UserError` if the requested comparison is not possible.
     """
-    seen: set[Path] = set()
-    for name, _ in results:
-        if Path(name).resolve() in seen:
-            raise UserError(f"{name} is named twice; name each result once")
-        seen.add(Path(name).resolve())
     if by is not None:
         every = [record for _, records in results for record in records]
         return matching.by(every, by, baseline, side_of=side_of(results)), ""
@@ -219,7 +242,7 @@ def first(results: Sequence[tuple[str, Sequence[Record]]], baseline: str | None)
     """Return the results with the baseline first."""
     if baseline is None:
         return list(results)
-    chosen = [result for result in results if Path(result[0]) == Path(baseline)]
+    chosen = [result for result in results if result[0] == baseline]
     if not chosen:
         names = ", ".join(name for name, _ in results)
         raise UserError(f"--baseline={baseline}: no such result was given; there are: {names}")

@@ -66,10 +66,10 @@ def evidence(study: Study) -> Listing:
     """Return the results with the SHA-256 of their records, by which they can be recognised."""
     rows = [
         (
-            result,
+            study.origins[result][0],
             len(records),
             _cell(dict.fromkeys(record.machine.host for record in records)),
-            study.digests.get(result, "-"),
+            study.origins[result][1] or "-",
         )
         for result, records in study.results
     ]

@@ -74,8 +74,8 @@ class Study:
     `results` holds the records by the result that they were read from, `planned` what their plans ask for beyond them.
     `telemetry` and `tables` are the time series and event tables next to the records, by trial. `scores` are those of
     `suite score`, or None with the reason in `unscored`; `acceptances` are those of `suite accept`, by result.
-    `loads` are those of `serve-load` among the results. `digests` are the SHA-256 of the records of a result, which
-    archives have not.
+    `loads` are those of `serve-load` among the results. `origins` are the path of each result and the SHA-256 of its
+    records, which archives have not.
     """
 
     results: Sequence[tuple[str, Sequence[Record]]]
@@ -94,7 +94,7 @@ class Study:
     acceptances: Sequence[tuple[str, Acceptance]] = ()
     loads: Sequence[Load] = ()
     title: str | None = None
-    digests: Mapping[str, str] = field(default_factory=dict)
+    origins: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     @cached_property
     def records(self) -> list[Record]:

@@ -151,7 +151,10 @@ def _unwell(group: _Measured) -> list[str]:
         f"{part(count, number, 'trial')} failed: {kind}: {first[kind].message}"
         for kind, count in Counter(error.kind for error in errors).items()
     ]
-    return [*reasons, *(f"{several(lacking.trials, 'trial')} of run {lacking.run_id} not run" for lacking in group.unrun)]
+    return [
+        *reasons,
+        *(f"{several(lacking.trials, 'trial')} of run {lacking.run_id} not run" for lacking in group.unrun),
+    ]
 
 
 def _judged(wanted: Wanted, name: str, group: _Measured, derive: Derive) -> CaseOutcome:

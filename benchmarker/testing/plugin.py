@@ -86,7 +86,7 @@ def measure(request: pytest.FixtureRequest) -> Callable[..., Any]:
     """
     calls = 0
 
-    def measure(function: Callable[..., Any], *arguments: Any) -> Any:
+    def measure(function: object, *arguments: Any) -> Any:
         __tracebackhide__ = True
         nonlocal calls
         if not callable(function):

@@ -238,6 +238,7 @@ def test_a_figure_of_a_report_is_named(measured, command, words, message):
 def test_a_notebook_shows_the_table_and_the_figures_or_the_extra_that_draws_them(measured, monkeypatch):
     pytest.importorskip("matplotlib")
     html = measured._repr_html_()
+    assert html.startswith(measured.records._repr_html_())
     assert html.count("<svg") == len(measured.figures) == 1
     assert html.index("</table>") < html.index("<svg")
     ElementTree.fromstring(f"<div>{html}</div>")

@@ -109,7 +109,17 @@ def test_a_trial_gets_the_options_of_the_users_conftest_as_they_were_given(tmp_p
     """
     (tmp_path / "test_file.py").write_text(textwrap.dedent(text))
     (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --sizes=1\n")
-    words = ("-vv", "--sizes", "3", "--data=x", "-o", "limit=7", "--benchmarker=run", "--benchmarker-trials=1", "test_file.py")
+    words = (
+        "-vv",
+        "--sizes",
+        "3",
+        "--data=x",
+        "-o",
+        "limit=7",
+        "--benchmarker=run",
+        "--benchmarker-trials=1",
+        "test_file.py",
+    )
     words = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words)
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
