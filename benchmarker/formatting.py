@@ -116,6 +116,12 @@ def value_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def sentence(text: str) -> str:
+    """Return words as a sentence: with a full stop, and a capital letter unless they begin with a name and a colon."""
+    first, *_ = text.split(maxsplit=1)
+    return f"{text[0].upper() if first.isalpha() else text[0]}{text[1:]}."
+
+
 def count(number: int, one: str, several: str = "") -> str:
     """Return a number of things, with the plural that fits: `1 fault`, `2 faults`, `3 processes`."""
     return f"{number} {one if number == 1 else several or one + 's'}"

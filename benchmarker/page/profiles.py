@@ -12,7 +12,7 @@ from benchmarker.comparing.formatting import explained, short
 from benchmarker.formatting import count
 from benchmarker.page.page_model import Axis, Bars, Figure, Listing, Section, drawn, searchable
 from benchmarker.page.study import MOST_DRAWN, named
-from benchmarker.tables.table import Cell, Column, Table, number
+from benchmarker.tables.table import RATIO, Cell, Column, Table, number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -173,12 +173,17 @@ def _shares(records: Sequence[Record]) -> dict[str, float]:
     return {name: fmean(values) for name, values in found.items()}
 
 
-_UNITS = {"flop_per_s": "FLOP/s", "bytes_per_s": "B/s", "flops": "FLOP", "bytes": "B", "share": "%"}
+_UNITS = {"flop_per_s": "FLOP/s", "bytes_per_s": "B/s", "flops": "FLOP", "bytes": "B", "ratio": RATIO}
+_HEADINGS = {"flops_share": ("FLOPs known",), "bytes_share": ("bytes known",)}
+"""The part of the time for which they are known."""
 _LEFT_OUT = ("total_ns", "self_ns", "mean_ns", "p5_ns", "min_ns", "max_ns", "std_ns", "flops", "bytes")
 
 
-def listing(name: str, table: pd.DataFrame, most: int | None = None) -> Listing:
-    """Return the table of the longest ops, at most `most`, with the others summed up in the last row."""
+def listing(name: str, table: pd.DataFrame, most: int | None = None, what: tuple[str, str] = ("op", "ops")) -> Listing:
+    """Return the table of the longest lines, at most `most`, with the others summed up in the last row.
+
+    `what` is the name of one line, and that of several.
+    """
     most = MOST_OPS if most is None else min(most, MOST_OPS)
     table = table.drop(columns=[each for each in _LEFT_OUT if each in table]).dropna(axis=1, how="all")
     program = ""
@@ -196,7 +201,7 @@ def listing(name: str, table: pd.DataFrame, most: int | None = None) -> Listing:
             f"and {len(left)} more" if each == first else _cell(column, sums.get(each))
             for each, column in zip(table.columns, columns, strict=True)
         )
-    caption = f"{count(len(table), 'op')}{program}" + (
+    caption = f"{count(len(table), *what)}{program}" + (
         f"; the {most} with the most time are listed" if len(left) else ""
     )
     return searchable(name, Table(columns, rows, rest), caption)
@@ -209,7 +214,9 @@ def _sum(values: pd.Series) -> float:
 def _column(name: str, numeric: bool) -> Column:
     if name.endswith("_ns"):
         return Column(f"{name.removesuffix('_ns')}_s", "s", numeric=True)
-    return Column(name, _UNITS.get(name, ""), numeric)
+    return Column(
+        name, "%" if name.endswith("share") else _UNITS.get(name, ""), numeric, levels=_HEADINGS.get(name, ())
+    )
 
 
 def _cell(column: Column, value: Any) -> Cell:

@@ -14,18 +14,22 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup, escape
 
 from benchmarker.page.page_model import Figure, axes_of, legend_of, plain, readable
+from benchmarker.tables.shortening import apart
 from benchmarker.tables.table import cell_text
 
 if TYPE_CHECKING:
     from benchmarker.page.page_model import Page
+    from benchmarker.tables.table import Table
 
 
-MARKS = {"faster": "▲", "better": "▲", "slower": "▼", "worse": "▼", "same": "=", "undecided": "?", "none": "-"}
+MARKS = {"faster": "▲", "better": "▲", "slower": "▼", "worse": "▼", "same": "=", "undecided": "?", "none": ""}
 """Signs of verdicts, so that they do not differ by colour alone."""
 LONG = 30
 """Tables with more rows scroll in a box of their own, and are laid out when they are scrolled to."""
 SCRIPTS = ("base", "axes", "marks", "figure", "explore", "icicle", "timeline", "tables", "page")
 """The files of the page's script, in the order in which they are joined: later ones use what earlier ones define."""
+WIDEST_TEXT = 120
+"""Characters of a longer text of a table that are shown; the whole is in its title, and in CSV."""
 LONGEST = 60
 """Characters of a text in the name of its place."""
 _NEITHER = re.compile(r"[^a-z0-9]+")
@@ -51,12 +55,20 @@ def render(page: Page) -> bytes:
         prose=prose,
         places=_Places(),
         is_long=lambda table: len(table.rows) > LONG,
+        shorter=_shorter,
         is_figure=lambda part: isinstance(part, Figure),
         style=Markup((here / "page.css").read_text("utf-8")),  # noqa: S704
         script=Markup(f'"use strict";\n(() => {{\n{scripts}}})();'),  # noqa: S704
         figures=compressed([specification(each) for each in page.figures]),
     )
     return text.encode()
+
+
+def _shorter(table: Table) -> dict[str, str]:
+    """Return the texts of a table that are longer than some lines, such as names of kernels, and what is shown."""
+    plain_ = [at for at, column in enumerate(table.columns) if not (column.numeric or column.command or column.prose)]
+    texts = list({cell for row in table.rows for at in plain_ if isinstance(cell := row[at], str)})
+    return {text: short for text, short in zip(texts, apart(texts, WIDEST_TEXT), strict=True) if text != short}
 
 
 class _Places:

@@ -1,6 +1,7 @@
 // Tables: sorting, filtering, CSV, and the data of figures.
 const numeric = (header) => header.classList.contains("number");
-const raw = ({ dataset: { v }, textContent }) => (v === undefined ? textContent : v === "" ? null : Number(v));
+// The value of a cell; a long text is whole in its title.
+const raw = ({ dataset: { v }, title, textContent }) => (v === undefined ? title || textContent : v === "" ? null : Number(v));
 function sort(header) {
   const table = header.closest("table"), body = table.tBodies[0], column = header.cellIndex;
   const down = header.getAttribute("aria-sort") === (numeric(header) ? "none" : "ascending")
@@ -20,7 +21,7 @@ function filter(box) {
   const wanted = box.querySelector("input").value.toLowerCase(), rows = [...box.querySelector("tbody").rows];
   let left = 0;
   for (const row of rows) {
-    row.hidden = !row.textContent.toLowerCase().includes(wanted);
+    row.hidden = ![...row.cells].some((cell) => `${cell.title} ${cell.textContent}`.toLowerCase().includes(wanted));
     left += !row.hidden;
   }
   box.querySelector(".count").textContent = wanted ? `${left} of ${rows.length} rows` : "";

@@ -96,7 +96,7 @@ function drawTimeline(place, figure, width, colours) {
 function drawTicks({ mark, tops, from, to, width, height }, pen, x, colours) {
   pen.font = `${SMALL}px ${family()}`;
   pen.lineWidth = 1;
-  for (const at of linearTicks(from, to, Math.max(2, Math.floor(width / 110)))) {
+  for (const at of linearTicks(from, to, Math.max(2, Math.floor(width / 80)))) {
     pen.fillStyle = colours.grid;
     pen.fillRect(Math.round(x(at)), AXIS - 6, 1, height - AXIS);
     const text = shown(Math.round(at) / 1e9, "s"), wide = pen.measureText(text).width;

@@ -1,6 +1,6 @@
 import pytest
 
-from benchmarker.formatting import decimals, part, scale, some, spreadsheet_text, with_interval
+from benchmarker.formatting import decimals, part, scale, sentence, some, spreadsheet_text, with_interval
 
 
 @pytest.mark.parametrize("text", ["=1", "+1", "-1", "@x", " =1", "\t1", "\rx", "\t=1"])
@@ -60,3 +60,8 @@ def test_of_many_texts_the_first_are_told_and_the_others_counted():
     assert [some("abc"[:number], 2) for number in range(4)] == ["", "a", "a, b", "a, b and 1 more"]
     assert some("abcd", 1, "; ") == "a; and 3 more"
     assert some("abc", 2, " | ") == "a | b and 1 more"
+
+
+def test_a_sentence_begins_with_a_capital_letter_unless_with_a_name():
+    assert sentence("trials scatter") == "Trials scatter."
+    assert sentence("n1: did not end") == "n1: did not end."

@@ -58,10 +58,19 @@ def test_a_report_of_traces_has_their_tables_and_their_doubts(command, tmp_path,
     page = (tmp_path / "one.html").read_text()
     for text in ("By category", "sgemm_128x64", "aten::mm", "attn", "2 steps; wall"):
         assert text in page
+    for text in ("longest kernel", "most of the time", "1 category"):
+        assert text in page
+    long = f"{'a' * 100}_{'b' * 100}"
+    (tmp_path / "long.json").write_bytes(profiles.torch_json().replace(b"sgemm_128x64", long.encode()))
+    assert command("report", "long.json", "-o", "long.html").returncode == 0
+    page = (tmp_path / "long.html").read_text()
+    assert f'<td title="{long}">' in page
+    assert f">{long}<" not in page
     (tmp_path / "cut.json").write_bytes(profiles.torch_json()[:-200])
     assert command("report", trace, "cut.json", "-o", "two.html").returncode == 0
     page = (tmp_path / "two.html").read_text()
     assert "What differs" in page
+    assert "second against first" in page
     assert "cut short" in page
     refused(command("report", trace, "--by=framework", "-o", "x.html"), "leave --by")
 
