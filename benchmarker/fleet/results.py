@@ -10,9 +10,10 @@ from benchmarker.formatting import count, part, some
 Verdict = Literal["slower", "faster", "alike", "undecided", "not judged", "not suspected"]
 
 METHOD = (
-    "nodes far from the median of all are suspects, and links that are slower than that of all links; later rounds of "
-    "them against controls near the median, or all others if they are few, decide: sign test of a shift beyond δ, "
-    "corrected for all suspicions (Holm)"
+    "in the first rounds, nodes far from the median of all nodes, and links slower than the median of all links, are "
+    "suspected; later rounds measure them at the same time as controls, which are those near the median, or all others "
+    "if they are few; a sign test of these rounds decides whether the shift exceeds δ, corrected for all suspicions "
+    "(Holm)"
 )
 MOST = 4
 """Most nodes, differences or cases that a sentence lists."""

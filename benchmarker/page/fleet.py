@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from benchmarker.formatting import count
+import msgspec
+
+from benchmarker.formatting import count, sentence
 from benchmarker.page.page_model import (
     Axis,
     Card,
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 
     from benchmarker.fleet.results import Cell, FleetResult
 
+MOST_CARDS = 6
+MOST_OTHERS = 3
+"""Most other cases that a card lists."""
 MOST_ROWS = 300
 """Most nodes or devices of the heat map: those that stand out most."""
 FULL = 3
@@ -34,7 +39,9 @@ UNDOUBTED = "Every node completed its trials, and all nodes are of one kind."
 
 
 def page(found: FleetResult) -> Page:
-    """Return the page of a fleet."""
+    """Return the page of a fleet; a case is not named where it is the only one."""
+    if len({cell.case for cell in found.cells}) == 1:
+        found = msgspec.structs.replace(found, cells=[_only(cell) for cell in found.cells])
     of_nodes = [cell for cell in found.cells if not cell.ends]
     sections = []
     if of_nodes or not found.links:
@@ -53,32 +60,53 @@ def page(found: FleetResult) -> Page:
         caption = "Nodes that failed in whole or in part, and properties in which a node differs from most others."
         by_node = Listing("By node", Table(columns, tuple(unlike)), caption, searched=True)
         sections.append(Section("differences", "Faults and differences", (), (by_node,)))
-    sections.append(Section("method", "Method", (f"{found.method[0].upper()}{found.method[1:]}.", _family(found))))
+    sections.append(Section("method", "Method", (sentence(found.method), _family(found))))
     return Page(
-        f"{count(len(found.nodes), 'node')}: which is an outlier?",
-        f"{count(len(found.named), 'cell')} of {len(found.cells)} named; δ {found.delta:.0%}",
-        tuple(map(_card, found.named[:6])) or (_all_alike(found),),
-        tuple(Doubt(text, "differences" if unlike else "method") for text in found.doubts),
+        f"Outliers among {count(len(found.nodes), 'node')}",
+        sentence(found.headline if found.named else found.shared),
+        tuple(_cards(found.named)[:MOST_CARDS]) or (_all_alike(found),),
+        tuple(Doubt(sentence(text), "differences" if unlike else "method") for text in found.doubts),
         tuple(sections),
         UNDOUBTED,
     )
 
 
-def _card(cell: Cell) -> Card:
-    ends = "" if cell.low is None or cell.high is None else f"95% interval {cell.low:+.1%} to {cell.high:+.1%}"
+def _only(cell: Cell) -> Cell:
+    return msgspec.structs.replace(cell, case="step time")
+
+
+def _cards(named: Sequence[Cell]) -> list[Card]:
+    """Return a card for each node, device or link: its largest shift, its other cases, and what goes with them."""
+    by_row: dict[str, list[Cell]] = {}
+    for cell in named:
+        by_row.setdefault(_row(cell), []).append(cell)
+    return [_card(row, sorted(cells, key=lambda cell: -abs(cell.shift))) for row, cells in by_row.items()]
+
+
+def _card(row: str, cells: Sequence[Cell]) -> Card:
+    worst, *others = cells
+    ends = "" if worst.low is None or worst.high is None else f"95% interval {worst.low:+.1%} to {worst.high:+.1%}"
+    p = "" if worst.p_adjusted is None else f"p = {worst.p_adjusted:.2g}"
+    also = ", ".join(f"{cell.name} {cell.shift:+.1%}" for cell in others[:MOST_OTHERS])
+    more = f" and {len(others) - MOST_OTHERS} more" if len(others) > MOST_OTHERS else ""
+    evidence = "; ".join(dict.fromkeys(text for cell in cells for text in cell.evidence))
+    told = (
+        ", ".join(filter(None, (ends, p))),
+        f"Also {also}{more}" if also else "",
+        sentence(evidence)[:-1] if evidence else "Nothing that is recorded explains it",
+    )
+    detail = " ".join(f"{text}." for text in told if text)
     return Card(
-        "slower" if cell.verdict == "slower" else "faster",
-        cell.verdict,
-        f"{_row(cell)}: {cell.name}.",
-        f"{cell.shift:+.1%}",
-        ends,
+        "slower" if worst.verdict == "slower" else "faster",
+        worst.verdict,
+        f"{row}: {worst.name}.",
+        f"{worst.shift:+.1%}",
+        detail,
     )
 
 
 def _all_alike(found: FleetResult) -> Card:
-    return Card(
-        "none", "none named", f"{found.headline[0].upper()}{found.headline[1:]}.", f"{len(found.nodes)}", "nodes"
-    )
+    return Card("none", "none named", sentence(found.headline), f"{len(found.nodes)}", "nodes")
 
 
 def _family(found: FleetResult) -> str:
@@ -113,8 +141,9 @@ def _heat(found: FleetResult, cells: Sequence[Cell], what: str) -> Figure:
     return Figure(
         "heat" if what == "node" else "heat-of-links",
         "Shift of the step time",
-        f"The step time of each {what} over that of the others, less 1: of suspects, over that of the controls at the "
-        "same time; of the rest, over the median of all in the first rounds. Those that stand out most are at the top.",
+        f"How much longer the step of each {what} takes than that of the others. Suspects were compared with controls "
+        "that ran at the same time; the rest, with the median of all in the first rounds. Those that stand out most "
+        f"are at the top. Orange is slower, blue is faster; colours are full at ±{FULL * found.delta:.0%}.",
         Axis(""),
         (heat,),
         _table([by_row[row][name] for row in rows for name in columns if name in by_row[row]]),
@@ -134,16 +163,20 @@ def _text(cell: Cell | None) -> str:
 def _cells(cells: Sequence[Cell]) -> Listing:
     suspected = [cell for cell in cells if cell.is_suspected]
     caption = (
-        "p tests a shift beyond δ and is corrected for all suspicions." if suspected else "No outlier was suspected."
+        "p tests a shift beyond δ and is corrected for all suspicions; ≠ marks outliers."
+        if suspected
+        else "No outlier was suspected."
     )
     return searchable("Suspicions", _table(suspected), caption)
 
 
 def _table(cells: Sequence[Cell]) -> Table:
+    devices = [(number("device"), lambda cell: cell.device)] if any(cell.device is not None for cell in cells) else []
+    evidence = [(Column("evidence", prose=True), _evidence)] if any(map(_evidence, cells)) else []
     table = table_of(
         cells,
         (Column("where" if any(cell.ends for cell in cells) else "node"), lambda cell: cell.node),
-        (number("device"), lambda cell: cell.device),
+        *devices,
         (Column("case"), lambda cell: cell.name),
         (number("step_time", "s"), lambda cell: cell.step_s),
         (number("shift", "%"), lambda cell: cell.shift),
@@ -152,6 +185,10 @@ def _table(cells: Sequence[Cell]) -> Table:
         (number("p", P_VALUE), lambda cell: cell.p_adjusted),
         (number("rounds"), lambda cell: cell.rounds),
         (Column("verdict"), lambda cell: cell.verdict),
-        (Column("evidence", prose=True), lambda cell: "; ".join(filter(None, [cell.reason, *cell.evidence]))),
+        *evidence,
     )
     return replace(table, marked=frozenset(at for at, cell in enumerate(cells) if cell.is_named))
+
+
+def _evidence(cell: Cell) -> str:
+    return "; ".join(filter(None, [cell.reason, *cell.evidence]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from benchmarker.fleet.results import Cell, FleetResult, NodeResult
@@ -80,10 +81,21 @@ def test_of_many_nodes_those_that_stand_out_are_drawn_and_the_data_has_all() -> 
 def test_the_page_says_who_is_named_and_what_makes_one_doubt_it() -> None:
     made = page(fleet(5))
     assert [(card.verdict, card.figure) for card in made.cards] == [("slower", "+3.0%")]
-    assert [doubt.text for doubt in made.doubts] == ["n1: did not end"]
+    assert [doubt.text for doubt in made.doubts] == ["n1: did not end."]
+    assert made.cards[0].sentence == "n0: GEMM."
+    assert made.cards[0].detail == "95% interval +2.8% to +3.2%, p = 0.001. 1800 MHz, others 2100."
     text = render(made).decode()
     assert "1800 MHz, others 2100" in text
     assert "did not end" in text
+
+
+def test_a_node_has_one_card_and_an_only_case_is_not_named() -> None:
+    found = fleet(4)
+    slow = [msgspec.structs.replace(found.cells[0], case=case, evidence=[]) for case in ("GEMM", "STREAM")]
+    (card,) = page(msgspec.structs.replace(found, cells=slow)).cards
+    assert card.detail.endswith("p = 0.001. Also STREAM +3.0%. Nothing that is recorded explains it.")
+    (card,) = page(msgspec.structs.replace(found, cells=slow[:1])).cards
+    assert card.sentence == "n0: step time."
 
 
 @pytest.mark.slow
