@@ -73,9 +73,10 @@ def speedups_figure(found: Scalings) -> Figure:
     return Figure(
         "speed-up",
         "Speed-up over devices",
-        "Samples in the same time, over those of one device, with 95% intervals. Efficiency is the speed-up over the "
-        "number of devices: on these axes, equal efficiency is a parallel to the ideal line. The data table splits it "
-        "into size (a share of the work computes less well), contention, imbalance and communication.",
+        "Samples in the same time, over those of one device, with 95% intervals; too few trials have none. Efficiency "
+        "is the speed-up over the number of devices: on these axes, equal efficiency is a parallel to the ideal line. "
+        "The data table splits it into size (a share of the work computes less well), contention, imbalance and "
+        "communication.",
         Axis("devices", log="always"),
         tuple(marks),
         _table(found),
