@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarker.formatting import count, si
+from benchmarker.formatting import count, sentence, si
 from benchmarker.page.page_model import (
     Axis,
     Card,
@@ -37,6 +37,7 @@ from benchmarker.serving.words import (
     latency,
     named_load,
     overload,
+    tried_rate,
 )
 from benchmarker.tables.table import Cell, Column, Table, number
 
@@ -82,7 +83,7 @@ class _Curve:
 
     def sentence(self, text: str) -> str:
         """Return a text as a sentence about the load."""
-        return f"{self.label}: {text}." if self.label else f"{text}."
+        return sentence(f"{self.label}: {text}" if self.label else text)
 
 
 def _rate_per_s(figures: Figures) -> float | None:
@@ -117,18 +118,33 @@ def section(loads: Sequence[Load]) -> Section | None:
 
 
 def cards(loads: Sequence[Load]) -> list[Card]:
-    """Return the highest rate of each load that was searched for it."""
-    found = [(load, rate) for load in loads if (rate := found_rate(load))]
-    return [
-        Card(
-            "none",
-            "highest rate",
-            f"{named_load(load)}: {answer(rate, load)}.",
-            named(rate.rate) if rate.rate else "-",
-            "",
-        )
-        for load, rate in found
-    ]
+    """Return the highest rate of each load that holds its SLO; without an SLO, the latency at its highest rate."""
+    return [card for load in loads if (card := _card(f"{named_load(load)}: ", load))]
+
+
+def _card(name: str, load: Load) -> Card | None:
+    if rate := found_rate(load):
+        of, detail = f"{name}{answer(rate, load)}.", ""
+    elif rate := tried_rate(load):
+        which = "highest of the rates tried" if rate.rate else "none of the rates tried is one"
+        of = f"{name}{which} at which {load.share:.0%} of requests meet the SLO."
+        sure = [f"{rate.low:.4g} holds"] if rate.low else []
+        sure += [f"{rate.high:.4g} does not"] if rate.high else []
+        detail = f"95% sure that {' and '.join(sure)}." if sure else "Not 95% sure."
+    else:
+        return _latency_card(name, load)
+    return Card("none", "highest rate", of, named(rate.rate) if rate.rate else "none", detail)
+
+
+def _latency_card(name: str, load: Load) -> Card | None:
+    kept = [each for each in figures_of(load) if "ttft_s" in each.percentiles and not each.is_overloaded]
+    if not kept:
+        return None
+    highest = kept[-1]
+    words = f"{name}at {named(_rate_per_s(highest))}, the highest rate{' without overload' if overload(load) else ''}."
+    first, end = (highest.percentiles[each][99] for each in ("ttft_s", "e2e_s"))
+    detail = f"{interval(first)}; end to end p99 {latency(end.value)}."
+    return Card("none", "TTFT p99", words, latency(first.value), detail)
 
 
 def _doubts(load: Load) -> list[str]:
@@ -138,7 +154,12 @@ def _doubts(load: Load) -> list[str]:
 
 def doubted(loads: Sequence[Load]) -> list[Doubt]:
     """Return what to know before believing the figures of loads."""
-    return [Doubt(f"{named_load(load)}: {text}.", KEY) for load in loads for text in _doubts(load)]
+    several = len(loads) > 1
+    return [
+        Doubt(sentence(f"{named_load(load)}: {text}" if several else text), KEY)
+        for load in loads
+        for text in _doubts(load)
+    ]
 
 
 def page(loads: Sequence[Load], faults: Sequence[Fault], title: str | None) -> Page:
@@ -216,7 +237,7 @@ def _latencies(key: str, name: str, curves: Sequence[_Curve], unit: str) -> Figu
         key,
         f"{NAMES[name][0].upper()}{NAMES[name][1:]} against {unit}",
         "Each dot is a rate of requests, and a line joins the rates of a load in ascending order. Vertical lines are "
-        "95% intervals; an end that the requests are too few for is open.",
+        "95% intervals; where the requests are too few for one of its ends, that is left out.",
         Axis(unit, limit=(0.0,)),
         (*marks, *lines),
         Table(columns, tuple(rows)),
@@ -282,17 +303,20 @@ def _table(curves: Sequence[_Curve]) -> Listing:
     ]
     if any(curve.load.slo for curve in curves):
         columns += [
-            (number("slo_met", "%"), lambda each: each.met.value if each.met else None),
-            (number("goodput_per_s", "1/s"), lambda each: each.goodput_per_s),
+            (number("slo_met", "%", "SLO met"), lambda each: each.met.value if each.met else None),
+            (number("goodput_per_s", "1/s", "goodput, requests/s"), lambda each: each.goodput_per_s),
         ]
     columns += [
-        (number(f"{name.removesuffix('_s')}_p{percent}_s", "s"), partial(_percentile, name, percent))
+        (
+            number(f"{name.removesuffix('_s')}_p{percent}_s", "s", f"{NAMES[name]} p{percent}"),
+            partial(_percentile, name, percent),
+        )
         for name in NAMES
         for percent in PERCENTILES
     ]
     columns += [
         (number("tokens_per_s", "1/s"), lambda each: each.tokens_per_s),
-        (number("late_p99_s", "s"), lambda each: float(np.quantile(each.lateness_s, 0.99))),
+        (number("late_p99_s", "s", "sent late, p99"), lambda each: float(np.quantile(each.lateness_s, 0.99))),
     ]
     labels = [curve.label for curve in curves for _ in curve.figures]
     rates = [figures for curve in curves for figures in curve.figures]

@@ -41,8 +41,11 @@ def _limits(slo: Slo) -> str:
 
 def found_rate(load: Load) -> Highest | None:
     """Return the highest rate that holds the SLO; None if no search was asked for, or no rate has all outcomes."""
-    if not load.searched:
-        return None
+    return tried_rate(load) if load.searched else None
+
+
+def tried_rate(load: Load) -> Highest | None:
+    """Return the highest of the rates that were tried that holds the SLO; None if no rate has all outcomes."""
     whole = {step.step.rate_per_s: step.met for step in figures_of(load) if step.is_whole and step.reached}
     shares = {rate: met for rate, met in whole.items() if rate and met}
     return highest(shares, load.share) if shares else None
