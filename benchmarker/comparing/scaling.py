@@ -117,7 +117,7 @@ def _of_points(points: Sequence[ScalingPoint]) -> Iterator[tuple[int, str]]:
             yield point.devices, f"provisional: {point.provisional}"
         if (split := point.split) is None:
             if point.unsplit:
-                yield point.devices, point.unsplit
+                yield point.devices, f"the efficiency is not split into its factors: {point.unsplit}"
             continue
         if split.score is not None and split.score < STRAGGLER:
             yield point.devices, f"device {split.slowest} is a straggler: {longer(split.score)} on the fastest"

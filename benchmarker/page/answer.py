@@ -44,9 +44,12 @@ LONGEST = 320
 """Characters of a doubt; the section that it points to has all."""
 
 
-def cards(study: Study) -> list[Card]:
-    """Return the answers: scores if there are any, otherwise geometric means, comparisons, or their numbers if many."""
-    found = [*_scored(study), *_compared(study)] or [_uncompared(study)]
+def cards(study: Study, speedups: Sequence[Card]) -> list[Card]:
+    """Return the answers: scores if there are any, otherwise geometric means, comparisons, or their numbers if many.
+
+    Those of a single result are followed by the speed-ups of several devices.
+    """
+    found = [*_scored(study), *_compared(study), *(() if study.scores else speedups)] or [_uncompared(study)]
     return [*found, *(_accepted(*each) for each in study.acceptances)]
 
 

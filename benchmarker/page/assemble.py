@@ -60,6 +60,7 @@ def page(study: Study) -> tuple[Page, list[str]]:
     judged, picture = verdicts(study)
     run, unsteady = over_time(study, read)
     unread += unread_tables
+    scaled, speedups = scaling(study)
     found = (
         measured(study),
         scores(study),
@@ -70,7 +71,7 @@ def page(study: Study) -> tuple[Page, list[str]]:
         times(study),
         run,
         sweeps(study),
-        scaling(study),
+        scaled,
         fronts(study),
         loads.section(study.loads),
         roofs(study),
@@ -85,7 +86,7 @@ def page(study: Study) -> tuple[Page, list[str]]:
     made = Page(
         summary.title(study),
         summary.subtitle(study),
-        (*answer.cards(study), *loads.cards(study.loads)),
+        (*answer.cards(study, speedups), *loads.cards(study.loads)),
         (*answer.doubts(study, unsteady), *loads.doubted(study.loads)),
         tuple(each for each in found if each),
         picture=picture,

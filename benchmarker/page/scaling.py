@@ -7,9 +7,11 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from benchmarker.comparing.scaling import scalings
-from benchmarker.comparing.scaling_results import labels, sentence, shown
+from benchmarker.comparing.scaling_results import labels, shown
+from benchmarker.comparing.scaling_results import sentence as words
+from benchmarker.formatting import rounded, sentence
 from benchmarker.hooks.cases import Cases
-from benchmarker.page.page_model import Axis, Figure, Listing, Points, Section, drawn, searchable, table_of
+from benchmarker.page.page_model import Axis, Card, Figure, Listing, Points, Section, drawn, searchable, table_of
 from benchmarker.page.study import named
 from benchmarker.records.sides import Side
 from benchmarker.records.step_times import STRAGGLER, local_times
@@ -26,26 +28,38 @@ IDEAL = 7
 """The series of the ideal line: grey."""
 MOST_SERIES = 7
 """The number of distinct colours and symbols besides that of the ideal line."""
+MOST_CARDS = 4
 FACTORS = ("size", "contention", "imbalance", "communication")
 """The factors of an efficiency."""
 
 
-def scaling(study: Study) -> Section | None:
-    """Return speed-ups of all series in a figure, and a table of the devices of process groups, None without one."""
+def scaling(study: Study) -> tuple[Section | None, list[Card]]:
+    """Return speed-ups of all series in a figure, a table of the devices of process groups, and a card for each series.
+
+    There is no section without several devices.
+    """
     if all(record.case.devices == 1 for record in study.records):
-        return None
+        return None, []
     found = scalings(Cases.of_sides([Side(name, tuple(records)) for name, records in study.results]), study.derive)
     names, same = labels(found.series) if found.series else ([], "")
-    lead = [f"{same}."] if same else []
-    lead += [f"{name}: {sentence(series)}." for name, series in zip(names, found.series, strict=True)]
+    told = [
+        sentence(f"{name}: {words(series)}" if len(names) > 1 else words(series))
+        for name, series in zip(names, found.series, strict=True)
+    ]
     about: dict[str, list[str]] = {}
     for name, series in zip(names, found.series, strict=True):
         for note in series.notes:
             about.setdefault(note, []).append(name)
-    points = [f"{note} ({'all' if len(of) == len(names) else '; '.join(of)})." for note, of in about.items()]
-    points += [f"{text}." for text in (*found.notes, *found.left_out)]
+    points = [note if len(by) == len(names) else f"{note} ({'; '.join(by)})" for note, by in about.items()]
+    points = [sentence(text) for text in (*points, *found.notes, *found.left_out)]
     parts = [speedups_figure(found)] if found.series else []
-    return Section("scaling", "Scaling", tuple(lead), (*parts, *_devices(study)), tuple(points))
+    lead = (*filter(None, [same and f"{same}."]), *told)
+    section = Section("scaling", "Scaling", lead, (*parts, *_devices(study)), tuple(points))
+    cards = [
+        Card("none", f"{series.scaling} scaling", text, f"{rounded(series.points[-1].speedup.value, 3)}×", same)
+        for series, text in zip(found.series[:MOST_CARDS], told, strict=False)
+    ]
+    return section, cards
 
 
 def speedups_figure(found: Scalings) -> Figure:

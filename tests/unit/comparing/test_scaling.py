@@ -203,7 +203,7 @@ def test_a_local_phase_unlike_the_timed_part_is_told():
 def test_what_has_no_local_phase_says_why():
     without = {"local": None}
     notes = found(trials(ONE), trials(TWO, 2, **without)).series[0].notes
-    assert "2 devices: one device exchanges nothing" in notes
+    assert "2 devices: the efficiency is not split into its factors: one device exchanges nothing" in notes
 
 
 def test_devices_by_themselves_without_a_local_phase_say_why():

@@ -46,7 +46,8 @@ def test_speed_ups_are_drawn_with_the_ideal(page_of, place, parts):
     assert row["efficiency"] == pytest.approx(0.5)
     assert row["samples_per_s_per_device"] == pytest.approx(2)
     (section,) = [section for section in made.sections if section.key == "scaling"]
-    assert "strong scaling to 4 devices: 2 [2, 2] times the speed of one, efficiency 50% [50, 50]" in section.lead[1]
+    assert "Strong scaling to 4 devices: 2 [2, 2] times the speed of one, efficiency 50% [50, 50]" in section.lead[1]
+    assert [(card.word, card.figure) for card in made.cards][-1] == ("strong scaling", "2×")
     assert section.lead[0] == "nap ms=1.0 fp32 in toy on cpu."
     assert any("ideal scaling is impossible" in point for point in section.points)
 
