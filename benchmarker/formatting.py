@@ -134,8 +134,8 @@ def some(texts: Sequence[str], most: int, between: str = ", ") -> str:
 
 
 def part(number: int, total: int, one: str, *verbs: str) -> str:
-    """Return a part of a number of things: `2 of 3 trials`; with two verbs, the one that fits: `1 of 1 trial was`."""
-    return " ".join([f"{number} of {count(total, one)}", *verbs[total != 1 :][:1]])
+    """Return a part of a number of things: `2 of 3 trials`; with two verbs, the one that fits: `1 of 3 trials was`."""
+    return " ".join([f"{number} of {count(total, one)}", *verbs[number != 1 :][:1]])
 
 
 _DURATION = re.compile(r"\s*([-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?)\s*(ms|s|m|min|h)?\s*")

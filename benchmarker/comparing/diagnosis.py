@@ -117,7 +117,7 @@ def executions(cases: Iterable[Case]) -> str:
         return ""
     one, other = (", ".join(dict.fromkeys(case.execution for case in side)) for side in (eager, compiled))
     able = [case.framework for case in eager if len(case.executions) > 1 and (case.devices == 1 or case.independent)]
-    return f"{one} against {other}" + (f": add --compile for {', '.join(able)}" if able else "")
+    return f"{one} is compared with {other}" + (f" (--compile compiles {', '.join(able)} too)" if able else "")
 
 
 def caches(records: Iterable[Record]) -> str:

@@ -183,7 +183,7 @@ def _means_output(family: Family, terms: Terms, *, verbose: bool) -> Iterator[Pa
 def _executions(comparisons: Sequence[Comparison]) -> list[str]:
     """Return what is said of eager and compiled sides, each once, and with what compiles them where that is known."""
     told = dict.fromkeys(each.execution for each in comparisons)
-    return [text for text in told if not any(other.startswith(f"{text}:") for other in told)]
+    return [text for text in told if not any(other.startswith(f"{text} (") for other in told)]
 
 
 def _sides(comparisons: Sequence[Comparison]) -> tuple[list[str], list[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
 from typing import TYPE_CHECKING
 
 from benchmarker.comparing import diagnosis
@@ -31,6 +32,7 @@ from benchmarker.procurement.completeness import REMEDY
 from benchmarker.procurement.score import coverage, terms_of
 from benchmarker.records.step_times import STEP_TIME
 from benchmarker.roofline.model import BEYOND, beyond
+from benchmarker.stats.median_interval import median_spreads
 
 if TYPE_CHECKING:
     from benchmarker.page.study import Group, Study
@@ -55,9 +57,13 @@ def cards(study: Study, speedups: Sequence[Card]) -> list[Card]:
 
 def _uncompared(study: Study) -> Card:
     """Return the card of what is not compared: why, and of a single configuration its step time."""
-    value = study.median(study.groups[0], STEP_TIME) if len(study.groups) == 1 else None
-    figure, detail = ("-", "") if value is None else (si(value, "s"), f"{measure(STEP_TIME)}, the median over trials")
-    return Card("none", "not compared", study.unjudged, figure, detail)
+    values = study.values(study.groups[0], STEP_TIME) if len(study.groups) == 1 else []
+    if not values:
+        return Card("none", "not compared", study.unjudged, "-", "")
+    spread, (ends,) = median_spreads([values])
+    detail = f"{measure(STEP_TIME)}, the median over {count(len(values), 'trial')}"
+    detail += f"; {spread} {si(ends[0], 's')} to {si(ends[1], 's')}" if ends else ""
+    return Card("none", "not compared", study.unjudged, si(median(values), "s"), detail)
 
 
 def _scored(study: Study) -> Iterator[Card]:
@@ -116,12 +122,12 @@ def _case(study: Study, each: Comparison) -> str:
 
 
 def _card(study: Study, each: Comparison | GeometricMean, before: str, terms: Terms) -> Card:
-    """Return the card of a verdict, which says what a terminal says."""
+    """Return the card of a verdict, which says what a terminal says, each thing once."""
     value, _, interval = ratio(each).partition(" ")
     details = [f"{measure(terms.metric)}: {'B/A' if _is_compared(study, each) else 'score'} {value}"]
     if each.ratio is not None:
         details.append(f"{percent(each.level)} interval {interval}" if each.low is not None else "no interval")
-    explanation = ""
+    shown, explanation = headline(each, terms), ""
     if isinstance(each, Comparison):
         details.append(numbers(each))
         if each.low is None and min(each.trials) > 1:
@@ -129,6 +135,7 @@ def _card(study: Study, each: Comparison | GeometricMean, before: str, terms: Te
                 f"trials from {_range(each.baseline_trials, each)} and from {_range(each.contender_trials, each)}"
             )
         said = "; ".join(filter(None, [sentence(each, terms), enough(each)]))
+        said = said.removeprefix(f"{verdict(each)}: ").removeprefix(f"{shown} for a test; ")
         explanation = explained(each)
     else:
         said = over_cases(each, terms)
@@ -136,9 +143,7 @@ def _card(study: Study, each: Comparison | GeometricMean, before: str, terms: Te
             sides = short(each.baseline), short(each.contender)
             own = [one for one in study.family.comparisons if (short(one.baseline), short(one.contender)) == sides]
             details.append(f"of {count(len(own), 'case')}: {tally(own)}")
-    return Card(
-        each.verdict, before + verdict(each), f"{said}.", headline(each, terms), "; ".join(details), explanation
-    )
+    return Card(each.verdict, before + verdict(each), f"{said}.", shown, "; ".join(details), explanation)
 
 
 def _range(trials: Mapping[str, float], each: Comparison) -> str:
@@ -198,7 +203,10 @@ def _sides(study: Study) -> Iterator[str]:
     for side, groups in study.sides.items():
         of = f"{side}: " if side else ""
         for kind, text in diagnosis.doubts([group.records for group in groups]).items():
-            yield f"{of}{text}{_disturbed(groups) if kind == 'disturbed' else ''}."
+            told = text if of else f"{text[0].upper()}{text[1:]}"
+            yield f"{of}{told}{_disturbed(groups) if kind == 'disturbed' else ''}."
+        if capped := diagnosis.power_caps([record for group in groups for record in group.records]):
+            yield f"{of}{capped if of else f'{capped[0].upper()}{capped[1:]}'}."
     untold = _untold(study)
     if untold:
         some = part(untold, len(study.records), "trial", "has", "have")

@@ -34,10 +34,10 @@ HOW = (
     "synchronisation. Compile time is reported separately.",
     "The unit of every comparison is the trial, not the step, because steps of one process are not independent of each "
     "other. If the compared cases were run together, their trials are in random order in every round.",
-    "The verdict is faster or slower (better or worse for metrics that are neither times nor rates) if the p-value, "
-    "corrected for the number of comparisons by Holm's method, is at most {alpha}. It is same if the whole interval "
-    "of the ratio is within ±{delta}. Otherwise it is undecided. Undecided does not mean same: it means that the "
-    "trials do not support any of the other verdicts.",
+    "The verdict is “faster” or “slower” (“better” or “worse” for metrics that are neither times nor rates) if the "
+    "p-value, corrected for the number of comparisons by Holm's method, is at most {alpha}. It is “same” if the whole "
+    "interval of the ratio is within ±{delta}. Otherwise it is “undecided”, which does not mean “same”: the trials do "
+    "not support any of the other verdicts.",
 )
 LIMITS = (
     "A ratio is valid for this work on these machines with these software versions. Other sizes may give other ratios.",

@@ -41,7 +41,8 @@ def environment(study: Study) -> Section:
     different, single, equal = [], [], []
     for name in names:
         values = [list(dict.fromkeys(each[name] for each in several if name in each)) for several in found.values()]
-        row = (name.replace("_", " "), *(_cell(each) for each in values))
+        words = name if name.startswith(("variable ", "setting ")) else name.replace("_", " ")
+        row = (words, *(_cell(each) for each in values))
         if len({value for each in values for value in each}) > 1:
             different.append(row)
         elif not all(values):
@@ -52,8 +53,10 @@ def environment(study: Study) -> Section:
     parts = []
     if different or single:
         table = Table(columns, tuple(different + single), marked=frozenset(range(len(different))))
-        caption = "Highlighted rows differ. The other rows apply to some sides only, such as a framework's libraries."
-        parts.append(Listing("What differs", table, caption))
+        caption = "Highlighted rows differ. " * bool(different) + (
+            "The other rows apply to some sides only, such as a framework's libraries." * bool(single)
+        )
+        parts.append(Listing("What differs" if different else "What only some sides have", table, caption.strip()))
     if equal:
         table = Table((Column("property"), Column("value")), tuple(equal))
         parts.append(Listing(f"What is the same ({_count(len(equal))})", table, folded=True))

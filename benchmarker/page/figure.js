@@ -163,7 +163,7 @@ function drawFigure(place, figure, width, colours) {
   const plot = { ...planOf(figure, width), colours, targets: [], taken: [], patterns: new Map() }, { frame, height } = plot;
   const zoomed = views.has(figure.key), room = zoomed ? 0 : 9, id = `frame-${figure.key}`;
   const grid = svg("g"), marks = svg("g", { "clip-path": `url(#${id})` }), texts = svg("g"), definitions = svg("defs");
-  drawBands(plot, marks);
+  drawBands(plot, marks, texts);
   if (isHeat(figure)) drawHeatAxes(plot, texts);
   else {
     drawAcross(grid, frame, plot.along, plot.acrossTicks, plot.acrossTitle, colours);

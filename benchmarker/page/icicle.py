@@ -225,10 +225,9 @@ def _left_out(root: _Part, nodes: Sequence[Node]) -> str:
     merged = sum(time_ns for node in nodes if node.level == REST for time_ns in node.time_ns)
     if not merged:
         return ""
-    return (
-        f"Parts too small to be drawn are drawn together, with the sum of their times: "
-        f"{merged / max(1, sum(root.time_ns)):.1%} of all."
-    )
+    share = merged / max(1, sum(root.time_ns))
+    of_all = "less than 0.1%" if share < 0.0005 else f"{share:.1%}"
+    return f"Parts too small to be drawn alone are drawn together: {of_all} of all time."
 
 
 def _table(root: _Part, sides: Sequence[Side]) -> Table:

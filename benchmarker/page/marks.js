@@ -155,7 +155,7 @@ function drawMarks(plot, layer) {
 }
 
 // Ranges of x across the whole frame, with names where these fit and names of rows do not stand there, and single values.
-function drawBands(plot, layer) {
+function drawBands(plot, layer, texts) {
   const { figure, frame, along, colours } = plot, named = !plot.narrow || !figure.rows.length, names = [];
   for (const band of figure.bands) {
     const left = Math.max(frame.x, along(band.start)), width = Math.min(frame.x + frame.width, along(band.end)) - left;
@@ -163,12 +163,12 @@ function drawBands(plot, layer) {
     const fill = band.look === "doubt" ? colours.mark : colours.band;
     layer.append(svg("rect", { class: `band ${band.look}`, x: left, y: frame.y, width, height: frame.height, fill }));
     const name = shortened(band.name, width - 8);
-    if (named && (name.length > 3 || name === band.name)) names.push(label(name, left + 4, frame.y + 13, { class: "band", fill: colours.muted, stroke: fill, "stroke-width": 3, "paint-order": "stroke" }));
+    if (named && (name.length >= Math.min(12, band.name.length))) names.push(label(name, left + 4, frame.y + 13, { class: "band", fill: colours.muted, stroke: fill, "stroke-width": 3, "paint-order": "stroke" }));
   }
   for (const value of figure.lines.filter((each) => each >= along.low && each <= along.high)) {
     layer.append(svg("line", { x1: along(value), x2: along(value), y1: frame.y, y2: frame.y + frame.height, stroke: colours.muted, "stroke-width": 1.5, "stroke-dasharray": "2 3" }));
   }
-  layer.append(...names);
+  texts.append(...names);
 }
 
 // The ends of the intervals of points along x, and those along y.

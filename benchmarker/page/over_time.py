@@ -188,7 +188,7 @@ def _blocks(key: str, title: str, trials: Sequence[Trial], left: str) -> Figure:
         marks.append(Points.of("change of level", NO_SIDE, found, "dots", 5))
     caption = (
         "A small dot is a timed block, a large one the median of a trial"
-        + ", hollow if the trial is doubted for the reason that names its shade" * any(each.doubts for each in trials)
+        + ", hollow in a doubted trial, whose time is shaded in yellow" * any(each.doubts for each in trials)
         + ". Trials stand side by side, without the time between them, in which processes start, build and compile."
         + " Circles are windows of the preheat." * any(x for x, _ in windows)
         + " A cross is where the level of the blocks of a trial changes." * bool(found)
@@ -234,7 +234,9 @@ def _joined(
 
 def _axis(trials: Sequence[Trial]) -> Axis:
     return Axis(
-        "measured time, trials in the order in which they ran", "s", limit=(0.0, max(each.end for each in trials))
+        "measured time of the trials, in the order in which they ran",
+        "s",
+        limit=(0.0, max(each.end for each in trials)),
     )
 
 
@@ -251,7 +253,7 @@ def _bands(trials: Sequence[Trial]) -> tuple[Band, ...]:
 
 
 def _meters(read: Reader, key: str, title: str, trials: Sequence[Trial]) -> list[Figure]:
-    """Return the figure of what the meters read during trials, if anything."""
+    """Return the figure of what the meters read during trials, if anything; the cards of two sides share their rows."""
     every: list[tuple[Trial, Line]] = []
     bands: list[Band] = []
     for each in trials:
@@ -262,25 +264,24 @@ def _meters(read: Reader, key: str, title: str, trials: Sequence[Trial]) -> list
             for of in slowed
             if each.start < each.timed + of.end and each.timed + of.start < each.end
         ]
+    sides = {each.group.series for each, _ in every}
+    sensors = {side: apart({line.sensor for each, line in every if each.group.series == side}) for side in sides}
+    found = [(each, line, (line.quantity, sensors[each.group.series][line.sensor])) for each, line in every]
     rows: dict[tuple[Sensed, str], float] = {}
-    for _, line in every:
-        row = line.quantity, line.sensor
+    for _, line, row in found:
         rows[row] = max(rows.get(row, 0.0), float(line.values.max()))
     shown = [row for row, most in rows.items() if most > 0][:MOST_ROWS]
-    drawn = [(each, line) for each, line in every if (line.quantity, line.sensor) in shown]
+    drawn = [(each, line, row) for each, line, row in found if row in shown]
     if not drawn:
         return []
     most = max(FEWEST, MOST_POINTS // len(drawn))
-    points = [_rounded(thinned(line.seconds, line.values, most)) for _, line in drawn]
+    points = [_rounded(thinned(line.seconds, line.values, most)) for _, line, _ in drawn]
     marks = []
-    for (each, line), (x, y) in zip(drawn, points, strict=True):
-        row = line.quantity, line.sensor
+    for (each, _, row), (x, y) in zip(drawn, points, strict=True):
         heights = digits(np.maximum(0.0, np.array(y) / rows[row]), DIGITS - 1)
         marks.append(Ridge(each.group.side or "trials", each.group.series, shown.index(row), x, heights))
-    sensors = apart(sensor for _, sensor in shown)
     names = [
-        f"{quantity}{f' of {sensors[sensor]}' if sensors[sensor] else ''}, "
-        f"0 to {rows[quantity, sensor]:.4g} {UNITS[quantity]}"
+        f"{quantity}{f' of {sensor}' if sensor else ''}, 0 to {rows[quantity, sensor]:.4g} {UNITS[quantity]}"
         for quantity, sensor in shown
     ]
     caption = (
@@ -292,11 +293,11 @@ def _meters(read: Reader, key: str, title: str, trials: Sequence[Trial]) -> list
     left = f"Only the first {MOST_ROWS} of {len(rows)} rows are drawn." * (len(rows) > MOST_ROWS)
     table = Table.of_columns(
         [
-            (Column("trial"), [each.name for each, _ in drawn]),
-            (Column("quantity"), [line.quantity for _, line in drawn]),
-            (Column("unit"), [UNITS[line.quantity] for _, line in drawn]),
-            (Column("sensor"), [line.sensor for _, line in drawn]),
-            (number("mean"), [float(line.values.mean()) for _, line in drawn]),
+            (Column("trial"), [each.name for each, _, _ in drawn]),
+            (Column("quantity"), [line.quantity for _, line, _ in drawn]),
+            (Column("unit"), [UNITS[line.quantity] for _, line, _ in drawn]),
+            (Column("sensor"), [line.sensor for _, line, _ in drawn]),
+            (number("mean"), [float(line.values.mean()) for _, line, _ in drawn]),
             (Column("at, s"), [" ".join(map(str, x)) for x, _ in points]),
             (Column("values"), [" ".join(map(str, y)) for _, y in points]),
         ]

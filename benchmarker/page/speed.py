@@ -63,7 +63,7 @@ def _bars(study: Study, every: Sequence[Group], metric: str, title: str, unit: s
         "lines are 95% intervals of this median, between order statistics of the trials"
         if len(few) < len(shown)
         else "",
-        f"fewer than {MIN_BLOCKS_FOR_INTERVAL} trials allow no interval, so their dots are the trials themselves"
+        f"with fewer than {MIN_BLOCKS_FOR_INTERVAL} trials there is no interval, and dots are the trials"
         if few
         else "",
     ]

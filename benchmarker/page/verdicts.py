@@ -71,7 +71,7 @@ def verdicts(study: Study) -> tuple[Section, Figure | None]:
     if family is None:
         return Section("verdicts", "Verdicts", (f"Nothing is compared: {study.unjudged}.",)), None
     first = family.comparisons[0]
-    lead = [f"{tally(family.comparisons)}, of {len(family.comparisons)}."]
+    lead = [f"{count(len(family.comparisons), 'comparison')}: {tally(family.comparisons)}."]
     if len(family.comparisons) == 1:
         lead = [f"{sentence(first, Terms.of(first))}."]
     if not (study.scores and any(each.metric == first.metric for each in study.scores.rankings)):
@@ -163,12 +163,13 @@ def _ratios(study: Study, judged: Sequence[Judged]) -> Figure | None:
     ]
     marks = _evidence_marks(some, list(study.sides))
     paired = any(len(each.tested.values) for each in judged)
+    known = any(each.comparison.low is not None for each in some)
     rounds = [(Column("ratios of the rounds"), lambda each: " ".join(map(str, _rounds(each.tested))))] * paired
     more = (
-        " A curve is the p-value that the verdict's test, before any correction, gives to each ratio: 1 at the "
-        f"estimate, {percent(1 - some[0].comparison.level)} at the ends of the interval."
+        " A curve is the p-value that the verdict's test, before any correction, gives to each ratio: 1 at the estimate"
+        f"{f', {percent(1 - some[0].comparison.level)} at the ends of the interval' * known}."
         * any(isinstance(mark, Ridge) for mark in marks)
-        + " Small dots are the rounds." * paired
+        + " Small marks below a row are the ratios of its rounds." * paired
     )
     return _figure(study, "ratios", rows, _table(judged, *rounds), marks, more, left)
 
@@ -219,13 +220,16 @@ def _figure(
     interval = (
         f", with its {percent(rows[0][1].level)} interval as a line" if known else "; too few trials for intervals"
     )
+    pairs = {(short(each.contender), short(each.baseline)) for _, each in rows}
+    contender, baseline = pairs.pop() if len(pairs) == 1 else ("contender", "baseline")
+    the = "the " * (contender == "contender")
     side, gain = "Left" if first.better == "lower" else "Right", better_and_worse(first.unit)[0]
     return Figure(
         key,
-        f"Ratio of the {measure(first.metric)}, contender over baseline",
-        f"Each mark is a ratio{interval}. {side} of 1 means that the contender is {gain}. The shaded band, "
+        f"Ratio of the {measure(first.metric)}, {contender} over {baseline}",
+        f"Each mark is a ratio{interval}. {side} of 1 means that {the}{contender} is {gain}. The shaded band, "
         f"±{percent(first.delta)}, counts as no difference.{more}",
-        Axis("ratio, contender over baseline", "", log=True),
+        Axis(f"ratio, {contender} over {baseline}", "", log=True),
         (*marks, *ratios),
         data,
         rows=tuple(name for name, _ in rows),

@@ -13,7 +13,7 @@ from benchmarker.records import store
 from benchmarker.records.plan import Plan
 from benchmarker.records.record import Record
 
-REMEDY = "the command of the run continues with --resume, but pytest begins anew"
+REMEDY = "repeat the run's command with --resume (pytest starts over)"
 """How trials that are missing are measured."""
 
 

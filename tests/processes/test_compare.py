@@ -435,7 +435,7 @@ def test_the_ratios_are_drawn_with_their_data_and_caption(cli, stored, tmp_path)
     assert done.returncode == 0
     told, caption = done.stderr.splitlines()
     assert told == "figure: ratios.png, its data: ratios.csv"
-    assert caption.startswith("Ratio of the step time (median), contender over baseline. Each mark is a ratio")
+    assert caption.startswith("Ratio of the step time (median), seed=1 over seed=0. Each mark is a ratio")
     assert (tmp_path / "ratios.png").read_bytes().startswith(b"\x89PNG")
     (row,) = csv.DictReader((tmp_path / "ratios.csv").read_text().splitlines())
     ratio = json.loads(cli("compare", str(stored), "--json").stdout)["family"]["comparisons"][0]["ratio"]

@@ -259,10 +259,10 @@ def test_trials_without_a_profile_or_the_part_are_left_out_and_told():
     two[1] = of_scopes(scope("attn", [50_000] * 2))
     mlp, attn = family(sides(one, two)).comparisons
     assert (mlp.rounds, mlp.trials) == (8, (9, 9))
-    no_profile = "framework=x: 1 of 10 trials have no scope_time_median_s: it was not profiled; use --profile"
+    no_profile = "framework=x: 1 of 10 trials has no scope_time_median_s: it was not profiled; use --profile"
     assert no_profile in mlp.notes
     assert no_profile in attn.notes
-    assert "framework=y: 1 of 10 trials have no scope_time_median_s: it is not in its profile" in mlp.notes
+    assert "framework=y: 1 of 10 trials has no scope_time_median_s: it is not in its profile" in mlp.notes
 
 
 def test_a_case_without_profiles_is_named_and_the_others_are_compared():

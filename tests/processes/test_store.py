@@ -265,7 +265,7 @@ def test_a_full_disk_rescues_the_record_and_resume_goes_on(program, tmp_path):
         (folder / saved.name.removeprefix("benchmarker-")).write_bytes(saved.read_bytes())
         again = program(*run, *fault, "--resume", env={"TMPDIR": str(rescue)})
         assert again.returncode == 0, again.stderr
-        assert "1 of 2 trials have a record" in again.stderr
+        assert "1 of 2 trials has a record" in again.stderr
         assert program("validate", str(disk)).stdout == "2 valid, 0 faulty\n"
     finally:
         subprocess.run(["umount", str(disk)], check=True)
@@ -300,7 +300,7 @@ def test_what_does_not_belong_to_the_plan_is_named(command, tmp_path):
         f"r/run/{other.trial_id}.json: not a trial of r/run/plan.json",
         "run: changed: 3 of 3 trials: fields cannot be recomputed: the problem nap is not installed here",
         "3 valid, 1 faulty",
-        "2 planned trials have no record; the command of the run continues with --resume, but pytest begins anew",
+        "2 planned trials have no record; repeat the run's command with --resume (pytest starts over)",
     ]
     (run / f"{other.trial_id}.json").unlink()
     assert command("validate", "r").returncode == 0

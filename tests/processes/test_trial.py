@@ -221,13 +221,13 @@ def test_an_interrupt_ends_the_worker_and_resume_goes_on(cli, toy_folder, tmp_pa
         _, err = run.communicate(timeout=30)
     assert run.returncode == 128 + number
     assert err.endswith("benchmarker: terminated\n" if number == signal.SIGTERM else "benchmarker: interrupted\n")
-    assert "interrupted: 1 of 3 trials are stored" in err
+    assert "interrupted: 1 of 3 trials is stored" in err
     assert "continue with the same command and --resume" in err
     assert "Traceback" not in err
     assert not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE
     again = cli(*RUN, *slow, "--resume")
     assert again.returncode == 0, again.stderr
-    assert "1 of 3 trials have a record" in again.stderr
+    assert "1 of 3 trials has a record" in again.stderr
     assert [record["trial"] for record in records(again)] == [0, 1, 2]
     assert len(list((tmp_path / "results").iterdir())) == 1
     nothing_left = cli(*RUN, *slow, "--resume")
@@ -269,7 +269,7 @@ def test_a_killed_parent_leaves_no_worker_and_no_damage(cli, toy_folder, tmp_pat
     assert not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE
     assert cli("validate", "results").stdout == (
         "1 valid, 0 faulty\n"
-        "1 planned trial has no record; the command of the run continues with --resume, but pytest begins anew\n"
+        "1 planned trial has no record; repeat the run's command with --resume (pytest starts over)\n"
     )
     again = cli(*RUN, *slow, "--resume")
     assert [record["trial"] for record in records(again)] == [0, 1]

@@ -16,7 +16,7 @@ def test_other_text_stays(text):
 def test_a_part_of_a_number_of_things_has_the_plural_and_the_verb_of_the_whole():
     assert part(1, 1, "trial") == "1 of 1 trial"
     assert part(1, 1, "trial", "was", "were") == "1 of 1 trial was"
-    assert part(1, 3, "trial", "was", "were") == "1 of 3 trials were"
+    assert part(1, 3, "trial", "was", "were") == "1 of 3 trials was"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from benchmarker.files import atomic
 from benchmarker.records import ceilings
 from benchmarker.records.record import CostPart
 
-REMEDY = "eager against jitted: add --compile for torch"
+REMEDY = "eager is compared with jitted (--compile compiles torch too)"
 WAYS = {"torch": (False, ["eager", "compiled"]), "jax": (True, ["jitted"]), "numpy": (False, ["eager"])}
 
 
@@ -90,12 +90,12 @@ def test_several_comparisons_say_it_once(command, stored):
 def test_a_side_that_is_never_compiled_has_no_remedy_and_alike_sides_no_line(command, stored, tmp_path):
     stored(trials("numpy", 2e-3, 0), trials("jax", 1e-3, 1))
     first = command("compare", "results", "--by=framework").stdout.splitlines()[0]
-    assert first.endswith("; eager against jitted")
+    assert first.endswith("; eager is compared with jitted")
     for path in (tmp_path / "results").iterdir():
         path.unlink()
     stored(trials("numpy", 2e-3, 0), trials("torch", 1e-3, 1))
     said = command("compare", "results", "--by=framework").stdout
-    assert "against" not in said
+    assert "compared with" not in said
     assert said.splitlines()[0].startswith("torch is 2x as fast as numpy")
     assert "on cpu, eager" in said
 

@@ -115,7 +115,7 @@ def test_doubtful_cells_are_named(command, results):
     record["machine"]["host"] = "elsewhere"
     path.write_bytes(msgspec.json.encode(record))
     text = command(*ASKED).stdout
-    assert "1, bf16: 1 of 9 trials were disturbed, for instance: other processes kept 3.0 cores busy" in text
+    assert "1, bf16: 1 of 9 trials was disturbed, for instance: other processes kept 3.0 cores busy" in text
     assert "1, bf16: the trials of a case differ in host" in text
     assert "cells also differ in factors that are neither in rows nor in columns: host (" in text
 

@@ -76,7 +76,7 @@ def test_a_timed_part_shorter_than_the_ticks_is_not_judged():
 def test_a_timed_part_too_short_to_tell_is_told():
     records = [make_record(), with_witnesses(duration_s=0.1)]
     assert diagnosis.disturbed(records) == [
-        "1 of 2 trials were timed for less than 0.5 s, too short to detect disturbances"
+        "1 of 2 trials was timed for less than 0.5 s, too short to detect disturbances"
     ]
 
 
@@ -91,7 +91,7 @@ def test_trials_that_were_still_warming_up_are_counted_with_a_remedy():
     warm = np.r_[np.full(15, 1.2), np.ones(85)] * np.exp(RNG.normal(0, 0.005, 100))
     records = [make_record(list(warm)), make_record(list(np.exp(RNG.normal(0, 0.005, 100))))]
     (note,) = diagnosis.unsteady(records)
-    assert re.fullmatch(r"1 of 2 trials were still warming up \(worst -1\d%, until block 15\): use --preheat", note)
+    assert re.fullmatch(r"1 of 2 trials was still warming up \(worst -1\d%, until block 15\): use --preheat", note)
     preheated = [make_record(list(warm), case={"measuring": Measuring(preheat=True)})]
     (note,) = diagnosis.unsteady(preheated)
     assert note.startswith("1 of 1 trial was still warming up (worst -1")

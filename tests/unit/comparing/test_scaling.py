@@ -145,7 +145,7 @@ def test_doubts_are_told():
     assert "the devices are virtual, parts of one CPU" in notes
     assert f"{4 * cores} devices on {cores} core" in notes
     assert "a side has fewer than two processes" in notes
-    assert "1 of 2 trials were disturbed, for instance: other processes kept 1.5 cores busy" in notes
+    assert "1 of 2 trials was disturbed, for instance: other processes kept 1.5 cores busy" in notes
     card = {"case": {"device": "cuda"}, "number": 4}
     quiet = found(trials(ONE, **card), trials(TWO, 2, case={"device": "cuda"})).series[0]
     assert quiet.notes == []

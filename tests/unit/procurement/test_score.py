@@ -186,7 +186,7 @@ def test_no_energy_is_null_with_the_reason_and_incomplete_only_where_asked_for(d
     asked = scored(derive, one, bare, names, required=names)
     assert asked.missing == {"case(s) in which trials have no samples_per_J": 1}
     partly = scored(derive, one, [*two[1:], bare[0]], names, required=names)
-    assert partly.metrics[1].by_case[0].missing == ["new: 1 of 7 trials have no samples_per_J: none"]
+    assert partly.metrics[1].by_case[0].missing == ["new: 1 of 7 trials has no samples_per_J: none"]
     assert partly.missing == asked.missing
 
 

@@ -94,7 +94,7 @@ def test_trials_that_are_absent_or_failed_are_counted_by_case(run, suite):
     error = Failure("out_of_memory", "16 GiB are not enough", "build")
     write(run, msgspec.structs.replace(records[1, 0], status="failed", error=error))
     assert findings(run, suite) == [
-        ("missing", "small (numpy)", "1 of 2 trials have no record"),
+        ("missing", "small (numpy)", "1 of 2 trials has no record"),
         ("failed", "small (torch)", "1 of 2 trials failed: out_of_memory: 16 GiB are not enough"),
     ]
 
@@ -210,7 +210,7 @@ def test_damaged_and_inconsistent_records_are_named(run, suite):
             f"{records[1, 1].trial_id}.json",
             "its blocks take only 500 ms of the timed part of 1 s",
         ),
-        ("missing", "small (numpy)", "1 of 2 trials have no record"),
+        ("missing", "small (numpy)", "1 of 2 trials has no record"),
     ]
 
 
@@ -218,7 +218,7 @@ def test_disturbed_trials_are_counted_with_what_disturbed_them(run, suite):
     records = read(run)
     busy = msgspec.structs.replace(records[0, 0].interference, other_busy_cores=3.0)
     write(run, msgspec.structs.replace(records[0, 0], interference=busy))
-    told = "1 of 2 trials were disturbed, for instance: other processes kept 3.0 cores busy (1 trial)"
+    told = "1 of 2 trials was disturbed, for instance: other processes kept 3.0 cores busy (1 trial)"
     assert findings(run, suite) == [("disturbed", "small (numpy)", told)]
 
 
@@ -245,7 +245,7 @@ def test_energy_and_profiles_are_missing_only_if_the_suite_requests_them(run, tm
     found = [each for each in findings(run, asked) if each[0] == "missing"]
     why = read(run)[1, 1].reasons["energy"]
     assert found == [
-        ("missing", "small (numpy)", f"1 of 2 trials have no energy: {why}"),
+        ("missing", "small (numpy)", f"1 of 2 trials has no energy: {why}"),
         ("missing", "small (numpy)", "2 of 2 trials have no profile: it was not profiled; use --profile"),
         ("missing", "small (torch)", f"2 of 2 trials have no energy: {why}"),
         ("missing", "small (torch)", "2 of 2 trials have no profile: it was not profiled; use --profile"),
@@ -314,7 +314,7 @@ def test_the_command_lists_findings_and_its_status_says_whether_there_are_any(co
     bundle(run, tmp_path / "bid.zip")
     done = command("suite", "check", "offer", "bid.zip", "--suite=gemms.toml")
     assert done.returncode == 1
-    assert done.stdout.count("1 of 2 trials have no record") == 2
+    assert done.stdout.count("1 of 2 trials has no record") == 2
     assert "bid.zip: suite gemms 2" in done.stdout
     found = json.loads(command("suite", "check", "bid.zip", "--suite=gemms.toml", "--json").stdout)
     assert found[0]["findings"][0]["kind"] == "missing"
