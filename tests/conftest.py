@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import functools
+import gc
+import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +33,12 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 
+def pytest_collection_finish() -> None:
+    """Exempt the frameworks that were imported, a million objects, from each collection of garbage during the tests."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(scope="session")
 def abilities_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where it is kept what frameworks support: one that starts in seconds is asked once for all tests."""
@@ -37,12 +46,26 @@ def abilities_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "abilities"
 
 
+@pytest.fixture(scope="session")
+def _new_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Paths for each test: `mktemp` lists those of all tests before to find the next, which thousands make slow."""
+    folder = tmp_path_factory.mktemp("t")
+    return (folder / str(number) for number in itertools.count())
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, _new_folders: Iterator[Path]) -> Path:
+    """An empty folder for a test, with its name, as pytest would make it."""
+    path = next(_new_folders)
+    folder = path.with_name(re.sub(r"\W", "_", request.node.name)[:30] + path.name)
+    folder.mkdir(0o700)
+    return folder
+
+
 @pytest.fixture(autouse=True)
-def _own_cache(
-    tmp_path_factory: pytest.TempPathFactory, abilities_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def _own_cache(_new_folders: Iterator[Path], abilities_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What lies in the user's cache is none of a test's business: ceilings, and what frameworks support."""
-    monkeypatch.setenv(ceilings.VARIABLE, str(tmp_path_factory.mktemp("cache") / "ceilings"))
+    monkeypatch.setenv(ceilings.VARIABLE, str(next(_new_folders)))
     monkeypatch.setenv(capabilities.VARIABLE, str(abilities_folder))
 
 

@@ -149,7 +149,7 @@ SERVED = {
         archive add a --to=kept
         query kept 'SELECT count(*) FROM blocks'
         profile sql jax-dp.xplane.pb.gz 'SELECT count(*) FROM events'""",
-    "pytest": "list",  # a test below measures with it
+    "pytest": "list",  # its test below measures with it too
     "transformers": f"""run --framework=torch --problem=transformers --config=gpt2.json --seq-len=8 {SHORT}
         list libraries""",
     "diffusers": f"run --framework=torch --problem=diffusers {UNET_1D} {SHORT}",
@@ -171,7 +171,7 @@ class Environment:
 
     def __init__(self, folder: Path) -> None:
         self.python, self.work = folder / "venv" / "bin" / "python", folder / "work"
-        subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
         shutil.copytree(TRACES, self.work, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
         (self.work / "plan.toml").write_text(PLAN)
         (self.work / "gpt2.json").write_text(GPT2)
@@ -181,8 +181,9 @@ class Environment:
 
     def install(self, *words: str | Path) -> None:
         """Install with pip; compiling each module beforehand takes longer than all of the commands' imports."""
+        pip = [sys.executable, "-m", "pip", "--python", self.python, "install"]
         options = ["--quiet", "--no-compile", "--only-binary=:all:"]
-        subprocess.run([self.python, "-m", "pip", "install", *options, *words], check=True, cwd=self.work)
+        subprocess.run([*pip, *options, *words], check=True, cwd=self.work)
 
     def run(self, line: str) -> "subprocess.CompletedProcess[str]":
         """Run a command line of the installed program."""
@@ -263,16 +264,21 @@ def test_without_an_extra_the_base_works_and_the_rest_names_the_extra(installed)
     assert "framework-benchmarker[amd] @" in unavailable and "the module 'pynvml'" in unavailable
 
 
-@pytest.mark.parametrize("extra", [extra for extra in SERVED if extra != "nvidia"])
-def test_an_extra_alone_is_enough_for_what_it_serves(installed, extra):
-    environment = installed(extra)
+def serves(environment: Environment, extra: str) -> None:
+    """Check that an extra alone is enough for what it serves."""
     with openai() as server:
         environment.succeed(SERVED[extra].replace("URL", server.url))
     assert f"framework-benchmarker[{extra}] @" not in environment.run("power").stdout
 
 
-def test_the_plugin_measures_a_test_that_makes_errors_of_warnings(installed):
+@pytest.mark.parametrize("extra", [extra for extra in SERVED if extra not in ("nvidia", "pytest")])
+def test_an_extra_alone_is_enough_for_what_it_serves(installed, extra):
+    serves(installed(extra), extra)
+
+
+def test_pytest_is_enough_and_the_plugin_measures_a_test_that_makes_errors_of_warnings(installed):
     environment = installed("pytest")
+    serves(environment, "pytest")
     (environment.work / "test_sum.py").write_text("def test_sum(measure):\n    assert measure(sum, [1, 2]) == 3\n")
     words = ["-m", "pytest", "-W", "error", "-o", "filterwarnings=error", "--benchmarker=run", "--benchmarker-trials=1"]
     done = subprocess.run(

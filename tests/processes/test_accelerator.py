@@ -21,16 +21,21 @@ RUN = (
 )
 
 
-@pytest.fixture
-def played(cli, toy_folder, tmp_path, monkeypatch):
-    """Runs a command on a machine with the played accelerator; answers are not kept from or for other tests."""
-    folder = tmp_path / "backend"
-    folder.mkdir()
+@pytest.fixture(scope="module")
+def backend(tmp_path_factory):
+    """The distribution of the played accelerator."""
+    folder = tmp_path_factory.mktemp("backend")
     install(folder)
-    monkeypatch.setenv(capabilities.VARIABLE, str(tmp_path / "abilities"))
+    return folder
+
+
+@pytest.fixture
+def played(cli, toy_folder, backend, monkeypatch):
+    """Runs a command on a machine with the played accelerator; answers are not kept from or for other machines."""
+    monkeypatch.setenv(capabilities.VARIABLE, str(backend / "abilities"))
 
     def run(*words, **env):
-        return cli(*words, env={"PYTHONPATH": os.pathsep.join([str(folder), str(toy_folder)]), **env})
+        return cli(*words, env={"PYTHONPATH": os.pathsep.join([str(backend), str(toy_folder)]), **env})
 
     return run
 

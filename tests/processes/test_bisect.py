@@ -35,7 +35,7 @@ def test_the_commit_is_found_and_a_resumed_search_measures_nothing_again(command
     git("init", "-q", "-b", "main", ".")
     (tmp_path / "source").mkdir()
     for number in range(9):
-        seconds = 0.02 if number < 6 else 0.04
+        seconds = 0.01 if number < 6 else 0.02
         (tmp_path / "source/package.py").write_text(f"SECONDS = {seconds}  # {number}\n")
         git("add", "source")
         git("commit", "-qm", f"change {number}")
@@ -54,7 +54,7 @@ def test_the_commit_is_found_and_a_resumed_search_measures_nothing_again(command
     records = sorted((tmp_path / "results").glob("*-*/*/*.json"))
     assert json.loads(command(*words, *options).stdout)["commit"] == found["commit"]
     assert sorted((tmp_path / "results").glob("*-*/*/*.json")) == records
-    assert (tmp_path / "source/package.py").read_text() == "SECONDS = 0.04  # 8\n"
+    assert (tmp_path / "source/package.py").read_text() == "SECONDS = 0.02  # 8\n"
 
 
 @pytest.mark.slow

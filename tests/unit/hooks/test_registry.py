@@ -92,12 +92,13 @@ def test_a_faulty_plugin_is_one_line(distribution, source, message):
     ["import nosuchlib\n", "from contextlib import nullcontext\nwith nullcontext():\n    import nosuchlib\n"],
 )
 def test_a_missing_library_is_found_without_importing(distribution, source):
-    distribution("lacking", {"framework.lacking": "lacking.it"}, {"__init__.py": "", "it.py": source})
+    name = f"lacking{abs(hash(source))}"  # a module of its own: Python keeps what it has imported
+    distribution(name, {"framework.lacking": f"{name}.it"}, {"__init__.py": "", "it.py": source})
     plugin = registry.find("framework.lacking")
     assert registry.trouble(plugin) == "framework.lacking needs the module 'nosuchlib'; install the missing library"
     with pytest.raises(UserError, match="needs the module 'nosuchlib'"):
         registry.load(["framework.lacking"])
-    assert "lacking.it" not in sys.modules
+    assert f"{name}.it" not in sys.modules
 
 
 def test_the_extra_that_brings_a_library_is_named(monkeypatch):
