@@ -78,7 +78,7 @@ class Nodes:
 
     def wait_for(self, module):
         """Wait until a process on each node runs a module; returns the last of each node."""
-        deadline = time.monotonic() + 40
+        deadline = time.monotonic() + 120
         found = {}
         while len(found) < 2:
             assert time.monotonic() < deadline

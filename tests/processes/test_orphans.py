@@ -97,7 +97,7 @@ def start(tmp_path, toy_folder):
 
 
 def lines(path: Path) -> list[int]:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not path.exists() or not path.read_text().endswith("\n"):
         assert time.monotonic() < deadline, "the plugin never began"
         time.sleep(0.05)

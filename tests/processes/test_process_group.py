@@ -166,11 +166,12 @@ def started(toy_folder, tmp_path, *options):
 
 def workers(pid):
     """The three ranks of a run that has had time to come to its timed part; each is the child of a guard."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         guards = [each for each in psutil.Process(pid).children() if time.time() - each.create_time() > 2]
-        if len(guards) == 3:
-            return [guard.children()[0] for guard in guards]
+        ranks = [rank for guard in guards for rank in guard.children()]
+        if len(ranks) == 3:
+            return ranks
         time.sleep(0.1)
     raise AssertionError("no process group was seen")
 

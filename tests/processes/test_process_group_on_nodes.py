@@ -201,7 +201,7 @@ def started(rack, toy_folder, tmp_path, *words, case=TOY):
 
 def wait_for_ranks(rack, tmp_path, number=4):
     """Wait until the ranks have had time to come to their timed part; returns the agents by node."""
-    deadline = time.monotonic() + 40
+    deadline = time.monotonic() + 120
     while len(list(tmp_path.glob("results/*/*.log"))) < number:
         assert time.monotonic() < deadline
         time.sleep(0.1)

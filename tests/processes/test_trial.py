@@ -200,7 +200,7 @@ def start(toy_folder, tmp_path, *args):
 
 def worker_of(parent, stage_s=3.0):
     """The worker of a run that has had time to come to its timed part."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         for child in psutil.Process(parent.pid).children():
             if time.time() - child.create_time() > stage_s:
