@@ -309,10 +309,13 @@ def test_when_the_parent_is_killed_all_nodes_end(fleet: Fleet) -> None:
         (["duet.toml"], "is a duet"),
     ],
 )
-def test_what_cannot_be_is_refused_in_a_line(fleet: Fleet, options: list[str], complaint: str) -> None:
+def test_what_cannot_be_is_refused_in_a_line(
+    fleet: Fleet, cli: Any, monkeypatch: pytest.MonkeyPatch, options: list[str], complaint: str
+) -> None:
+    monkeypatch.syspath_prepend(fleet.folder / "site")
     fleet.plan()
     (fleet.folder / "duet.toml").write_text('design = "duet"\n' + PLAN.format(ms="[1.0, 2.0]", blocks=2))
-    done = fleet.program("nodes", "run", *options, env=fleet.env())
+    done = cli("nodes", "run", *options, env=fleet.env())
     assert done.returncode == 2
     assert complaint in done.stderr
     assert len(done.stderr.splitlines()) == 1
