@@ -46,7 +46,7 @@ def faults(study: Study, unread: Sequence[str]) -> Section:
                 trial,
                 Column("kind"),
                 Column("stage"),
-                Column("message"),
+                Column("message", prose=True),
                 Column("repeat with", command=True),
                 Column("trial id"),
             ),

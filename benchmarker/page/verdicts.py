@@ -297,5 +297,5 @@ def _where(names: Sequence[str], of: int) -> str:
 
 def _evidence(judged: Sequence[Judged]) -> Listing:
     rows = [(_name(case, each), details(each), METHODS[each.method]) for case, each, _ in judged]
-    columns = (Column("comparison"), Column("evidence"), Column("method"))
+    columns = (Column("comparison"), Column("evidence", prose=True), Column("method", prose=True))
     return Listing("Evidence for each verdict", Table(columns, tuple(rows)), folded=True)
