@@ -322,7 +322,7 @@ def _table(curves: Sequence[_Curve]) -> Listing:
     rates = [figures for curve in curves for figures in curve.figures]
     load = [(Column("load"), labels)] if len(curves) > 1 else []
     table = Table.of_columns([*load, *((column, [cell(each) for each in rates]) for column, cell in columns)])
-    return searchable("Rates", table, "A percentile that falls on a failed request, or on none, is left empty.")
+    return searchable("Rates", table, "A percentile that falls on a failed request, or on none, has no value.")
 
 
 def _percentile(name: str, percent: int, figures: Figures) -> float | None:
