@@ -65,6 +65,9 @@ def main(args: list[str] | None = None) -> None:
     except click.MissingParameter as error:
         usage = f"; `{error.ctx.command_path} --help` shows how it is given" if error.ctx else ""
         _fail(f"error: {one_line(error.format_message()).rstrip('.')}{usage}", 2)
+    except click.NoSuchOption as error:
+        usage = "" if error.possibilities or not error.ctx else f"; `{error.ctx.command_path} --help` lists the options"
+        _fail(f"error: {one_line(error.format_message()).rstrip('.')}{usage}", 2)
     except click.ClickException as error:
         _fail(f"error: {one_line(error.format_message())}", 2)
     except (click.Abort, KeyboardInterrupt) as error:  # Click raises Abort from whatever interrupt it was

@@ -139,7 +139,13 @@ def lines(part: Part) -> list[str]:
     if isinstance(part, Table):
         made = terminal.lines(part, terminal.width())
         notes = (terminal.sentence(f"  {note}", "    ") for note in part.remarks(terminal.MARK))
-        whole = [clean(part.title), *made.headings, *made.rows, made.more, *(line for note in notes for line in note)]
+        whole = [
+            *terminal.sentence(part.title, ""),
+            *made.headings,
+            *made.rows,
+            made.more,
+            *(line for note in notes for line in note),
+        ]
         return [line for line in whole if line]
     return terminal.sentence(part.text, part.indent) if isinstance(part, Text) else [_words(part)]
 

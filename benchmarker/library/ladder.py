@@ -68,7 +68,9 @@ class MeasuredLadder(Result):
         """
         name, pieces, steps = self._measured
         if not any(one.ok for one in steps):
-            raise UserError("these records have no step that was measured beside its pieces; `benchmarker ladder` does")
+            raise UserError(
+                "these records have no step that was measured beside its pieces; `benchmarker ladder` measures one"
+            )
         return predictions(name, pieces, steps, ceilings.known())
 
     @cached_property

@@ -1,6 +1,6 @@
 """The record of a trial, built from its worker's events."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -9,16 +9,19 @@ import msgspec
 
 from benchmarker.api.case import Case
 from benchmarker.api.launcher import Allocation
+from benchmarker.api.problem import FUNCTION
 from benchmarker.api.program import PROGRAM, is_program
 from benchmarker.files.atomic import as_json
-from benchmarker.formatting import one_line, si
+from benchmarker.formatting import one_line, shortened, si
 from benchmarker.hooks import registry
+from benchmarker.hooks.names import word
 from benchmarker.machine import description
 from benchmarker.planning.cases import command_line
 from benchmarker.power import energy
 from benchmarker.power.energy import Accounts, Timed
 from benchmarker.power.samplers import Readings
 from benchmarker.records.consistency import CLOCK_S
+from benchmarker.records.factors import SOURCE, factors_of, label
 from benchmarker.records.machine import Machine, SourceFile
 from benchmarker.records.record import EMULATED, SCHEMA_VERSION, Design, Failure, FailureKind, Record, nulls, reason
 from benchmarker.records.suite import TrialSuite
@@ -27,6 +30,10 @@ from benchmarker.worker import perf_tests
 from benchmarker.worker.launch import Environment
 from benchmarker.worker.protocol import Done, Event, Failed, RecordPart, StageBegan, StageEnded
 
+LONGEST = 40
+"""Characters of what tells a case from the others of its run, in its title."""
+_NAMED = ("framework", "problem", FUNCTION, SOURCE)
+"""Factors that a title has anyway."""
 SLEW = 1e-3
 """Largest share by which the clocks of two nodes run apart: each is slewed by at most 500 ppm (adjtimex(2))."""
 
@@ -44,16 +51,20 @@ class Process:
     seed: int = 0
     allocation: Allocation | None = None
 
-    @property
-    def title(self) -> str:
-        """What runs in it, for display."""
-        return f"{' and '.join(dict.fromkeys(map(_name, self.cases)))}, trial {self.trial}"
+    def title(self, differ: Collection[str]) -> str:
+        """Return what runs in it, for display; `differ` are the factors in which the cases of the run differ."""
+        return f"{' and '.join(dict.fromkeys(_name(case, differ) for case in self.cases))}, trial {self.trial}"
 
 
-def _name(case: Case) -> str:
-    """Return what runs: a framework and a problem, or a command line."""
-    is_command = is_program(case.problem)
-    return one_line(case.problem.removeprefix(PROGRAM)) if is_command else f"{case.framework} {case.problem}"
+def _name(case: Case, differ: Collection[str]) -> str:
+    """Return what runs, a framework and a problem or a command line, with its values of the factors that differ."""
+    factors = factors_of(case)
+    words = filter(None, (word(name, factors[name]) for name in differ if name in factors and name not in _NAMED))
+    told = shortened(" ".join(words), LONGEST)
+    if is_program(case.problem):
+        return f"{one_line(case.problem.removeprefix(PROGRAM))} {told}".rstrip()
+    head = (label(factors, [FUNCTION]) if FUNCTION in differ else "") or case.problem
+    return f"{case.framework} {head} {told}".rstrip()
 
 
 class RecordBuilder:

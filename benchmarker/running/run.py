@@ -21,6 +21,7 @@ from benchmarker.planning.estimate import TimeLeft
 from benchmarker.power.samplers import Sampled
 from benchmarker.records import store
 from benchmarker.records.consistency import started_at
+from benchmarker.records.factors import factors_of, varying
 from benchmarker.records.plan import Plan, PlannedTrial, make_plan
 from benchmarker.records.record import Design, Record, location
 from benchmarker.running.context import Context, Listener
@@ -65,6 +66,7 @@ def execute(
     left.learn(finished.values())
     ran = 0
     processes = plan.processes()
+    differ = varying([factors_of(case) for case in plan.cases])
     with closing(Context(folder, listener, allocation, packages)) as context:
         for number, trials in enumerate(processes, 1):
             if ran and ran % len(plan.cases) == 0 and enough(_records(plan, ran, finished)):
@@ -78,7 +80,7 @@ def execute(
                 left_s = left.seconds(ran)
                 if then_s and left_s is not None:
                     left_s += then_s(finished.values())
-                listener.begin(f"[{number}/{len(processes)}] {process.title}", process.cases[0], left_s)
+                listener.begin(f"[{number}/{len(processes)}] {process.title(differ)}", process.cases[0], left_s)
                 if reason := _ran_out_before(process, finished):
                     records = skip(process, reason)
                 else:

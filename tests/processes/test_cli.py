@@ -169,6 +169,7 @@ for words in (["list", "problems"], ["no-such-command"], ["list", "problems"]):
         ("run --framework=toy --problem=nap --ms=fast", "--ms=fast: not a number"),
         ("run --framework=toy --problem=nap --ms=-1", "--ms=-1: must be at least 0"),
         ("run --framework=toy --problem=nap --sm=1", "No such option '--sm'"),
+        ("history results --axes", "No such option '--axes'; `benchmarker history --help` lists the options"),
         (
             "run --framework=toy --problem=nap --fault=odd",
             "--fault=odd: not one of none, raise, memory, ",

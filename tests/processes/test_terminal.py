@@ -67,6 +67,7 @@ predict --problem=llama --phase=generate --batch-size=64 --precision=bf16 --devi
 pareto old
 pareto old new
 plan show plan.toml
+describe gemm
 describe gpt2
 describe llama --size=llama-3.1-8b --batch-size=4 --seq-len=2048 --mode=training
 list
@@ -271,6 +272,15 @@ def test_no_line_of_help_is_longer_than_the_terminal(shown, name):
     assert [line for line in plain(text).splitlines() if cell_len(line) > 80] == []
 
 
+def test_help_writes_ranges_alike_and_each_command_on_its_own_line(shown):
+    helps = {name: plain(shown[80, "", f"{name} --help"][0]) for name in LINES}
+    assert [
+        name for name, text in helps.items() if re.search(r"x[<>]|INTEGER|DIRECTORY|\S {2,}benchmarker ", text)
+    ] == []
+    assert "--max-rounds N " in helps["ab"]
+    assert "; ≥ 2]" in " ".join(helps["ab"].split())
+
+
 def test_every_command_is_run_or_has_a_reason():
     run = {name for name in LINES for words in COMMANDS if f"{words} ".startswith(f"{name} ")}
     assert run | ELSEWHERE.keys() == LINES.keys()
@@ -280,6 +290,7 @@ def test_what_does_not_fit_is_left_out_and_said_in_one_line(shown):
     narrow, wide = (plain(shown[columns, "", "show old"][0]) for columns in (80, 160))
     assert re.search(r"^--wide shows more columns: times predicted, predicted, samples/s, ", narrow, re.M)
     assert "samples/s" in wide.splitlines()[1]
+    assert "--wide shows more columns: distribution" in plain(shown[80, "", "list"][0])
     assert "--wide" not in shown[160, "", "compare old --by=framework --speedup"][0]
 
 

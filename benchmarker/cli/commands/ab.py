@@ -79,6 +79,7 @@ def command(
     files have:
 
       benchmarker ab softmax.py:naive softmax.py:fused --n=4096
+
       benchmarker ab old/softmax.py softmax.py
 
     Or two programs, at each value of what stands in braces:

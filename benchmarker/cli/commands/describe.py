@@ -72,7 +72,7 @@ def command(mode: Mode, precision: str, device: str, **options: Any) -> Output:
         )
     if parts:
         title = f"cost of each scope by formula, with the defaults on a CPU ({mode}, {precision}):"
-        of_parts = [title, *of_parts, ""]
+        of_parts = [Text(title, "  "), *of_parts, ""]
     shown = [
         *_problem_output(name, made, scopes),
         *of_parts,

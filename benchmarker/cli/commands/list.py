@@ -70,7 +70,7 @@ def command(kind: str | None, problem: str | None) -> Output:
         [plugin.kind, plugin.name, f"{plugin.distribution} {plugin.version}", words[available].format(reason)]
         for plugin, available, reason in states
     ]
-    return Output([Table.of(["kind", "name", "distribution", "available"], rows)], data)
+    return Output([Table.of(["kind", "name", "distribution", "available"], rows, drop=["distribution"])], data)
 
 
 def _counters() -> Output:

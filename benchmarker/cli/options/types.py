@@ -72,6 +72,9 @@ class Number(click.FloatRange):
     name = "number"
     wanted = "a number"
 
+    def _describe_range(self) -> str:
+        return _limits(self)
+
     def parsed(self, value: Any) -> float:
         """Return the number that a text is; raises ValueError if it is none."""
         return float(value)
@@ -137,6 +140,7 @@ class Folder(click.Path):
 
     def __init__(self) -> None:
         super().__init__(path_type=Path, file_okay=False)
+        self.name = "folder"
 
     def convert(
         self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
@@ -199,7 +203,10 @@ def refuse_given(names: Collection[str], why: str) -> None:
 class Integer(click.IntRange):
     """An integer within a range, and small enough for a record."""
 
-    name = "integer"
+    name = "n"
+
+    def _describe_range(self) -> str:
+        return _limits(self)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Return the number."""
@@ -212,6 +219,13 @@ class Integer(click.IntRange):
         if outside := "too large" if number > LARGEST else _outside(number, self):
             raise RefusedValue(value, outside, param, ctx)
         return number
+
+
+def _limits(limits: click.FloatRange | click.IntRange) -> str:
+    """Return a range as help texts have it: `> 0 and ≤ 1`."""
+    low, high = limits.min, limits.max
+    least = [] if low is None else [f"{'>' if limits.min_open else '≥'} {low:g}"]
+    return " and ".join([*least, *([] if high is None else [f"{'<' if limits.max_open else '≤'} {high:g}"])])
 
 
 def _outside(number: float, limits: click.FloatRange | click.IntRange) -> str | None:
