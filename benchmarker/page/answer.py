@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
-from typing import TYPE_CHECKING
 
 from benchmarker.comparing import diagnosis
 from benchmarker.comparing.disturbances import disturbances
@@ -28,16 +27,13 @@ from benchmarker.comparing.formatting import (
 from benchmarker.comparing.results import Comparison, GeometricMean
 from benchmarker.formatting import count, part, shortened, si, some
 from benchmarker.page.page_model import Card, Doubt
+from benchmarker.page.study import Group, Study
+from benchmarker.procurement.accept import Acceptance
 from benchmarker.procurement.completeness import REMEDY
-from benchmarker.procurement.score import coverage, terms_of
+from benchmarker.procurement.score import MetricScore, coverage, terms_of
 from benchmarker.records.step_times import STEP_TIME
 from benchmarker.roofline.model import BEYOND, beyond
 from benchmarker.stats.median_interval import median_spreads
-
-if TYPE_CHECKING:
-    from benchmarker.page.study import Group, Study
-    from benchmarker.procurement.accept import Acceptance
-    from benchmarker.procurement.score import MetricScore
 
 MOST_CARDS = 4
 MOST_REASONS = 3

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from benchmarker.comparing.results import METHODS
 from benchmarker.formatting import some
 from benchmarker.page import answer, loads, summary
@@ -19,13 +17,10 @@ from benchmarker.page.rooflines import roofs
 from benchmarker.page.scaling import scaling
 from benchmarker.page.scores import acceptance, scores
 from benchmarker.page.speed import throughput, times
+from benchmarker.page.study import Study
 from benchmarker.page.sweeps import sweeps
 from benchmarker.page.trade_offs import fronts
 from benchmarker.page.verdicts import verdicts
-
-if TYPE_CHECKING:
-    from benchmarker.page.study import Study
-
 
 MOST_COMMANDS = 30
 HOW = (

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from benchmarker.formatting import si
 from benchmarker.page.page_model import BELOW, Axis, Figure, Mark, Points, Ridge, digits, is_wide
+from benchmarker.page.study import Group, Study
 from benchmarker.records.step_times import step_times
 from benchmarker.tables.table import Column, Table, number
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from benchmarker.page.study import Group, Study
-
-    Floats = npt.NDArray[np.float64]
+Floats = npt.NDArray[np.float64]
 
 MOST_CASES = 6
 MOST_SIDES = 6

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from benchmarker.formatting import some
 from benchmarker.machine import description
 from benchmarker.page.page_model import Listing, Section
+from benchmarker.page.study import Study
 from benchmarker.records.environment import environment_of
+from benchmarker.records.record import Record
 from benchmarker.tables.table import Cell, Column, Table
-
-if TYPE_CHECKING:
-    from benchmarker.page.study import Study
-    from benchmarker.records.record import Record
 
 MOST_SIDES = 6
 MOST_VALUES = 3

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from benchmarker.comparing.disturbances import COUNTED_S, disturbances
 from benchmarker.formatting import part
 from benchmarker.hooks.names import name
 from benchmarker.page.page_model import Listing, Section, searchable
+from benchmarker.page.study import Study
 from benchmarker.procurement.completeness import REMEDY
 from benchmarker.records.factors import factors_of
 from benchmarker.tables.table import Cell, Column, Table
-
-if TYPE_CHECKING:
-    from benchmarker.page.study import Study
 
 MOST_LISTED = 200
 

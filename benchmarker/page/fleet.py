@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from benchmarker.fleet.results import Cell, FleetResult
 from benchmarker.formatting import count, sentence
 from benchmarker.page.page_model import (
     Axis,
@@ -22,11 +23,6 @@ from benchmarker.page.page_model import (
     table_of,
 )
 from benchmarker.tables.table import P_VALUE, Column, Table, number
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from benchmarker.fleet.results import Cell, FleetResult
 
 MOST_CARDS = 6
 MOST_OTHERS = 3

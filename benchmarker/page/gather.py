@@ -7,38 +7,30 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from benchmarker.api.errors import UserError
 from benchmarker.comparing import matching
 from benchmarker.comparing.judge import compare
+from benchmarker.comparing.matching import Match, Matching
 from benchmarker.comparing.notes import suite_notes
-from benchmarker.comparing.results import Rules
+from benchmarker.comparing.results import Family, Rules
 from benchmarker.files import regular
-from benchmarker.hooks.metrics import cached, load_metrics
+from benchmarker.files.atomic import Fault
+from benchmarker.hooks.metrics import Derive, cached, load_metrics
 from benchmarker.page.study import Study, beside
 from benchmarker.procurement import costs, reference, sides, weights
-from benchmarker.procurement.accept import accept
+from benchmarker.procurement.accept import Acceptance, accept
 from benchmarker.procurement.completeness import completeness_of
-from benchmarker.procurement.score import THROUGHPUT, default_metrics, score
+from benchmarker.procurement.score import THROUGHPUT, Scores, default_metrics, score
 from benchmarker.records import archive, ceilings, store
-from benchmarker.records.sides import short_names, side_of
+from benchmarker.records.load import Load
+from benchmarker.records.record import Record
+from benchmarker.records.sides import Side, short_names, side_of
 from benchmarker.traces.profile_files import EVENTS
 
-if TYPE_CHECKING:
-    from benchmarker.comparing.matching import Match, Matching
-    from benchmarker.comparing.results import Family
-    from benchmarker.files.atomic import Fault
-    from benchmarker.hooks.metrics import Derive
-    from benchmarker.procurement.accept import Acceptance
-    from benchmarker.procurement.score import Scores
-    from benchmarker.records.load import Load
-    from benchmarker.records.record import Record
-    from benchmarker.records.sides import Side
-
-    Read = Sequence[tuple[Path, Sequence[Record], Sequence[Fault]]]
+Read = Sequence[tuple[Path, Sequence[Record], Sequence[Fault]]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from statistics import median
-from typing import TYPE_CHECKING
 
 from benchmarker.comparing.formatting import measure
+from benchmarker.comparing.history import Point, Series, Suspicion
 from benchmarker.formatting import count, si, within
 from benchmarker.hooks.names import names
 from benchmarker.page.page_model import (
@@ -25,11 +26,6 @@ from benchmarker.page.page_model import (
 )
 from benchmarker.stats.changes import LEAST
 from benchmarker.tables.table import RATIO, Column, number
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from benchmarker.comparing.history import Point, Series, Suspicion
 
 MOST_CARDS = 6
 MOST_FIGURES = 24

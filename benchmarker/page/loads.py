@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from benchmarker.files.atomic import Fault
 from benchmarker.formatting import count, sentence, si
 from benchmarker.page.page_model import (
     Axis,
@@ -24,6 +24,7 @@ from benchmarker.page.page_model import (
     drawn,
     searchable,
 )
+from benchmarker.records.load import Load
 from benchmarker.serving.doubts import doubts
 from benchmarker.serving.latency import Figures, figures_of
 from benchmarker.serving.session import named
@@ -39,12 +40,8 @@ from benchmarker.serving.words import (
     overload,
     tried_rate,
 )
+from benchmarker.stats.quantile_interval import Estimate
 from benchmarker.tables.table import Cell, Column, Table, number
-
-if TYPE_CHECKING:
-    from benchmarker.files.atomic import Fault
-    from benchmarker.records.load import Load
-    from benchmarker.stats.quantile_interval import Estimate
 
 KEY = "loads"
 DRAWN = ("ttft_s", "tpot_s", "e2e_s")

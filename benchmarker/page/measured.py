@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 from benchmarker.formatting import shortened, si, some
 from benchmarker.machine.description import restriction
 from benchmarker.page.page_model import Listing, Section
-from benchmarker.page.study import days
+from benchmarker.page.study import Group, Study, days
+from benchmarker.records.record import Record
 from benchmarker.tables.table import Cell, Column, Table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from benchmarker.page.study import Group, Study
-    from benchmarker.records.record import Record
 
 MOST_SIDES = 6
 MOST_GLANCED = 3

@@ -5,23 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from benchmarker.comparing.disturbances import disturbances
 from benchmarker.formatting import count, si, some
-from benchmarker.page.page_model import Axis, Band, Figure, Mark, Points, Ridge, Section, digits
-from benchmarker.page.power import UNITS, Line, apart, thinned
+from benchmarker.page.page_model import Axis, Band, Dot, Figure, Look, Mark, Points, Ridge, Section, digits
+from benchmarker.page.power import UNITS, Floats, Line, Reader, Sensed, apart, thinned
+from benchmarker.page.study import Group, Study
+from benchmarker.records.record import Record
 from benchmarker.records.step_times import step_times
 from benchmarker.stats.steady import change
 from benchmarker.tables.table import Column, Table, number
-
-if TYPE_CHECKING:
-    from benchmarker.page.page_model import Dot, Look
-    from benchmarker.page.power import Floats, Reader, Sensed
-    from benchmarker.page.study import Group, Study
-    from benchmarker.records.record import Record
 
 MOST_CASES = 6
 MOST_TRIALS = 60

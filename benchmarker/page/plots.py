@@ -7,19 +7,15 @@ import re
 import warnings
 from collections.abc import Mapping
 from html import escape
-from typing import TYPE_CHECKING
+from pathlib import Path
 from xml.etree import ElementTree
 
 from benchmarker.api.errors import UserError
 from benchmarker.files import atomic
 from benchmarker.formatting import clean
 from benchmarker.hooks.registry import needing
+from benchmarker.page.page_model import Figure
 from benchmarker.tables.formats import csv_text
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from benchmarker.page.page_model import Figure
 
 FORMATS = (".png", ".svg", ".pdf")
 COLUMN, CELL = 3.5, 6.0

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from benchmarker.api.errors import UserError
-from benchmarker.api.meter import SLOWDOWNS
+from benchmarker.api.meter import SLOWDOWNS, Channel
 from benchmarker.page.page_model import Axis, Figure, Points, Section, table_of
+from benchmarker.page.study import Study
 from benchmarker.tables.table import Column, number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    import numpy.typing as npt
     import pandas as pd
 
-    from benchmarker.api.meter import Channel
-    from benchmarker.page.study import Study
     from benchmarker.power.telemetry import TimeSeries
 
-    Floats = npt.NDArray[np.float64]
-    Drawn = tuple[str, int, Floats, Floats]
+Floats = npt.NDArray[np.float64]
+Drawn = tuple[str, int, Floats, Floats]
 
 Sensed = Literal["power", "temperature", "clock"]
 MOST_TRIALS = 6

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from benchmarker.api.errors import UserError
 from benchmarker.page.page_model import Figure, Listing, Section
 from benchmarker.page.profiles import categories, listing
+from benchmarker.page.study import Group, Study
+from benchmarker.records.record import Record
 
 if TYPE_CHECKING:
     from benchmarker.page.icicle import Side
-    from benchmarker.page.study import Group, Study
-    from benchmarker.records.record import Record
 
 MOST_PROFILES, MOST_TABLES = 20, 6
 MOST_DRAWN = 1_500

@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, Any
 from benchmarker.comparing.formatting import explained, short
 from benchmarker.formatting import count
 from benchmarker.page.page_model import Axis, Bars, Figure, Listing, Section, drawn, searchable
-from benchmarker.page.study import MOST_DRAWN, named
+from benchmarker.page.study import MOST_DRAWN, Group, Study, named
+from benchmarker.records.profile import Trace
+from benchmarker.records.record import Record
 from benchmarker.tables.table import RATIO, Cell, Column, Table, number
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from benchmarker.page.study import Group, Study
-    from benchmarker.records.profile import Trace
-    from benchmarker.records.record import Record
 
 UNLISTED = "(not listed)"
 NO_CATEGORY = "(none)"

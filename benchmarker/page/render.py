@@ -8,19 +8,14 @@ import zlib
 from base64 import b64encode
 from importlib.resources import files
 from itertools import chain, count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup, escape
 
-from benchmarker.page.page_model import Figure, axes_of, legend_of, plain, readable
+from benchmarker.page.page_model import Figure, Page, axes_of, legend_of, plain, readable
 from benchmarker.tables.shortening import apart
-from benchmarker.tables.table import cell_text
-
-if TYPE_CHECKING:
-    from benchmarker.page.page_model import Page
-    from benchmarker.tables.table import Table
-
+from benchmarker.tables.table import Table, cell_text
 
 MARKS = {"faster": "▲", "better": "▲", "slower": "▼", "worse": "▼", "same": "=", "undecided": "?", "none": ""}
 """Signs of verdicts, so that they do not differ by colour alone."""

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from benchmarker.formatting import within
 from benchmarker.page.page_model import Axis, Figure, Points, Section, table_of
-from benchmarker.page.study import MEDIAN
+from benchmarker.page.study import MEDIAN, Group, Study
+from benchmarker.roofline.model import Level, Roofline, RooflinePoint
+from benchmarker.roofline.roofs import Roof
 from benchmarker.tables.table import Column, number
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from benchmarker.page.study import Group, Study
-    from benchmarker.roofline.model import Level, Roofline, RooflinePoint
-    from benchmarker.roofline.roofs import Roof
 
 MOST_CONFIGURATIONS = 8
 MOST_POINTS = 40

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from operator import attrgetter
 from statistics import median
-from typing import TYPE_CHECKING
 
 from benchmarker.comparing.scaling import scalings
-from benchmarker.comparing.scaling_results import labels, shown
+from benchmarker.comparing.scaling_results import Scalings, labels, shown
 from benchmarker.comparing.scaling_results import sentence as words
 from benchmarker.formatting import rounded, sentence
 from benchmarker.hooks.cases import Cases
 from benchmarker.page.page_model import Axis, Card, Figure, Listing, Points, Section, drawn, searchable, table_of
-from benchmarker.page.study import named
+from benchmarker.page.study import Study, named
+from benchmarker.records.record import Record
 from benchmarker.records.sides import Side
 from benchmarker.records.step_times import STRAGGLER, local_times
 from benchmarker.tables.table import RATIO, Cell, Column, Table, number
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from benchmarker.comparing.scaling_results import Scalings
-    from benchmarker.page.study import Study
-    from benchmarker.records.record import Record
 
 IDEAL = 7
 """The series of the ideal line: grey."""

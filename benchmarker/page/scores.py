@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from benchmarker.comparing.formatting import measure, short, verdict, words_of
 from benchmarker.formatting import part, si
 from benchmarker.page.page_model import Listing, Section, searchable, table_of
-from benchmarker.procurement.ranking import in_words
-from benchmarker.records.factors import label
+from benchmarker.page.study import Study
+from benchmarker.procurement.accept import Acceptance
+from benchmarker.procurement.costs import Basis
+from benchmarker.procurement.ranking import MetricRanking, in_words
+from benchmarker.procurement.score import CaseScore, MetricScore, Scores
+from benchmarker.records.factors import Value, label
 from benchmarker.tables.table import RATIO, Column, number
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from benchmarker.page.study import Study
-    from benchmarker.procurement.accept import Acceptance
-    from benchmarker.procurement.costs import Basis
-    from benchmarker.procurement.ranking import MetricRanking
-    from benchmarker.procurement.score import CaseScore, MetricScore, Scores
-    from benchmarker.records.factors import Value
 
 HOW = (
     "A score is the weighted geometric mean of the cases' ratios over the baseline {baseline}; above 1, a side is "

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import median
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from benchmarker.page.distributions import distributions
 from benchmarker.page.page_model import Axis, Bars, Boxes, Figure, Mark, Points, Section, drawn
-from benchmarker.page.study import MOST_DRAWN, named, panels, row_names
+from benchmarker.page.study import MOST_DRAWN, Group, Study, named, panels, row_names
 from benchmarker.records.step_times import step_times
 from benchmarker.stats.classical import Description, describe
 from benchmarker.stats.median_interval import MIN_BLOCKS_FOR_INTERVAL, median_interval
 from benchmarker.tables.table import Column, Table, number
-
-if TYPE_CHECKING:
-    from benchmarker.page.study import Group, Study
 
 
 def throughput(study: Study) -> Section:

@@ -8,30 +8,25 @@ from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
 
 from benchmarker.comparing.formatting import short
-from benchmarker.comparing.results import Rules
+from benchmarker.comparing.matching import Match
+from benchmarker.comparing.results import Family, Rules
+from benchmarker.files.atomic import Fault
 from benchmarker.formatting import shortened
 from benchmarker.hooks import names
 from benchmarker.hooks.cases import Cases, Configuration
+from benchmarker.hooks.metrics import Derive
+from benchmarker.procurement.accept import Acceptance
 from benchmarker.procurement.completeness import Completeness
+from benchmarker.procurement.score import Scores
 from benchmarker.records.ceilings import Ceilings
 from benchmarker.records.factors import Factors, factors_of, text, varying
-from benchmarker.roofline.model import rooflines
+from benchmarker.records.load import Load
+from benchmarker.records.record import Record
+from benchmarker.roofline.model import Roofline, rooflines
 from benchmarker.stats.median_interval import MIN_BLOCKS_FOR_INTERVAL
 from benchmarker.tables.table import Column, Filled
-
-if TYPE_CHECKING:
-    from benchmarker.comparing.matching import Match
-    from benchmarker.comparing.results import Family
-    from benchmarker.files.atomic import Fault
-    from benchmarker.hooks.metrics import Derive
-    from benchmarker.procurement.accept import Acceptance
-    from benchmarker.procurement.score import Scores
-    from benchmarker.records.load import Load
-    from benchmarker.records.record import Record
-    from benchmarker.roofline.model import Roofline
 
 MOST_DRAWN = 40
 """Largest number of configurations drawn in a figure; its data table has all."""

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from benchmarker.comparing.diagnosis import emulated, skewed
 from benchmarker.formatting import count, some
 from benchmarker.page.page_model import Section, searchable
-from benchmarker.page.study import days, named
+from benchmarker.page.study import Study, days, named
 from benchmarker.records.factors import varying
 from benchmarker.tables.results import counts, metrics
 from benchmarker.tables.table import Table
-
-if TYPE_CHECKING:
-    from benchmarker.page.study import Study
-
 
 MOST_SIDES = 4
 MOST_FACTORS = 4

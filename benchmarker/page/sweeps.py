@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from benchmarker.api.metric import Plot
 from benchmarker.formatting import si
 from benchmarker.hooks import names
 from benchmarker.page.page_model import Axis, Figure, Points, Section, drawn, table_of
-from benchmarker.page.study import MEDIAN
+from benchmarker.page.study import MEDIAN, Group, Study
 from benchmarker.records.factors import DEFAULTS, Value
 from benchmarker.stats.median_interval import median_interval
 from benchmarker.tables.table import Column, number
-
-if TYPE_CHECKING:
-    from benchmarker.api.metric import Plot
-    from benchmarker.page.study import Group, Study
 
 FIRST = ("batch_size", "seq_len", "prompt_len", "depth")
 LENGTHS = ("prompt_len", "depth", "new_tokens")

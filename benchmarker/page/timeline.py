@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
 from benchmarker.formatting import count, shortened, si
-from benchmarker.page.icicle import LISTED, WIDEST_LABEL, colour_of, ordered
+from benchmarker.page.icicle import LISTED, WIDEST_LABEL, Side, colour_of, ordered
 from benchmarker.page.page_model import Axis, Figure
 from benchmarker.page.trace_marks import Box, Family, Group, Lane, Timeline
 from benchmarker.tables.table import Cell, Column, Table, number
@@ -19,7 +18,8 @@ from benchmarker.traces.statistics import work
 from benchmarker.traces.wall_time import CAUSES, idle_gaps
 
 if TYPE_CHECKING:
-    from benchmarker.page.icicle import Side
+    import pandas as pd
+
     from benchmarker.traces.ingest import Ingested
 
 MOST_LANES = 20

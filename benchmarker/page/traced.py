@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
-
-import pandas as pd
 
 from benchmarker.comparing.profiled_parts import OUTSIDE
 from benchmarker.formatting import count, sentence, si
@@ -14,6 +13,7 @@ from benchmarker.page.page_model import Card, Doubt, Page, Section
 from benchmarker.page.profiled import MOST_DRAWN, drawn_of
 from benchmarker.page.profiles import NO_CATEGORY, listing
 from benchmarker.page.timeline import timeline
+from benchmarker.records.profile import Trace
 from benchmarker.tables.shortening import WIDEST, apart
 from benchmarker.traces.events import ON_DEVICE
 from benchmarker.traces.statistics import describe, difference, ops, work
@@ -21,11 +21,9 @@ from benchmarker.traces.summary import inclusive
 from benchmarker.traces.wall_time import idle_gaps
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    import pandas as pd
 
-    from benchmarker.records.profile import Trace
     from benchmarker.traces.ingest import Ingested
-
 
 KERNELS = ("kernel", "kernels")
 MOST_CARDS = 6

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from benchmarker.api.metric import Metric
 from benchmarker.api.precision import UNIT_ROUNDOFF
-from benchmarker.comparing.pareto import by_work, front
+from benchmarker.comparing.pareto import Candidate, Front, by_work, front
 from benchmarker.formatting import count, within
 from benchmarker.page.page_model import Axis, Figure, Listing, Points, Section, searchable
-from benchmarker.page.study import MEDIAN, MOST_DRAWN, named
+from benchmarker.page.study import MEDIAN, MOST_DRAWN, Group, Study, named
 from benchmarker.tables.table import Column, Table, number
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from benchmarker.api.metric import Metric
-    from benchmarker.comparing.pareto import Candidate, Front
-    from benchmarker.page.study import Group, Study
 
 
 class Trade(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,13 +22,14 @@ from benchmarker.comparing.formatting import (
     tally,
     verdict,
 )
-from benchmarker.comparing.results import METHODS
+from benchmarker.comparing.results import METHODS, Comparison, GeometricMean
 from benchmarker.comparing.samples import Tested
 from benchmarker.formatting import count, some
 from benchmarker.page.page_model import (
     BELOW,
     Axis,
     Band,
+    Dot,
     Figure,
     Listing,
     Mark,
@@ -40,14 +41,9 @@ from benchmarker.page.page_model import (
     searchable,
     table_of,
 )
-from benchmarker.page.study import MOST_DRAWN
+from benchmarker.page.study import MOST_DRAWN, Study
 from benchmarker.stats.shift import Shift
 from benchmarker.tables.table import P_VALUE, RATIO, Cell, Column, Table, number
-
-if TYPE_CHECKING:
-    from benchmarker.comparing.results import Comparison, GeometricMean
-    from benchmarker.page.page_model import Dot
-    from benchmarker.page.study import Study
 
 MOST_NOTES = 100
 MOST_PICTURED = 8
