@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from benchmarker.formatting import count, shortened, si
 from benchmarker.page.icicle import LISTED, WIDEST_LABEL, Side, colour_of, ordered
@@ -18,8 +19,6 @@ from benchmarker.traces.statistics import work
 from benchmarker.traces.wall_time import CAUSES, idle_gaps
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from benchmarker.traces.ingest import Ingested
 
 MOST_LANES = 20

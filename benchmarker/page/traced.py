@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pandas as pd
+
 from benchmarker.comparing.profiled_parts import OUTSIDE
 from benchmarker.formatting import count, sentence, si
 from benchmarker.page.icicle import Side, icicle, ordered
@@ -21,8 +23,6 @@ from benchmarker.traces.summary import inclusive
 from benchmarker.traces.wall_time import idle_gaps
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from benchmarker.traces.ingest import Ingested
 
 KERNELS = ("kernel", "kernels")

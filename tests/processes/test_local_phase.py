@@ -90,4 +90,6 @@ def test_what_has_no_local_phase_says_why(cli, words, reason):
 def test_points_without_a_local_phase_say_why(cli):
     measured(cli, "--blocks=2", "--local=none", "--devices=1,2")
     shown = cli("scaling", "results").stdout
-    assert "note: 2 devices: team has no step without communication" in shown
+    assert (
+        "note: 2 devices: the efficiency is not split into its factors: team has no step without communication" in shown
+    )

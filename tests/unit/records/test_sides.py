@@ -52,7 +52,7 @@ def test_each_of_several_folders_is_a_side_and_cases_are_side_by_side(offers):
         ("offers/b", 1, 4),
     ]
     (mixed,) = groups.mixed_machines()
-    assert mixed.startswith("offers/b: 1 of 2 cases mix trials of several machines: elsewhere, there; ")
+    assert mixed.startswith("offers/b: 1 of 2 cases mixes trials of several machines: elsewhere, there; ")
 
 
 def test_one_folder_and_pooled_ones_are_one_side_without_a_name(offers):
