@@ -554,4 +554,7 @@ def test_what_the_launcher_cannot_tell_is_unknown(cli, plan, monkeypatch) -> Non
     assert job["state"] == "unknown"
     assert "no launcher is named 'gone'" in job["detail"]
     assert cli("jobs", "--watch", "--json").returncode == 2
-    assert cli("jobs", "nowhere").stdout == "no run below nowhere was submitted\n"
+    Path("empty").mkdir()
+    assert cli("jobs", "empty").stdout == "no run below empty was submitted\n"
+    missing = cli("jobs", "nowhere")
+    assert (missing.returncode, missing.stderr) == (2, "benchmarker: error: nowhere: no such file or folder\n")

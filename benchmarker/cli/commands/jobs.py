@@ -132,6 +132,8 @@ def jobs_command(results: tuple[Path, ...], watch: bool, view: View) -> Output:
     """
     if watch and not view.is_text:
         raise UserError("--watch prints tables; leave --watch or --json out")
+    if lacking := next((result for result in results if not result.exists()), None):
+        raise UserError(clean(f"{lacking}: no such file or folder"))
     results = results or (Path("results"),)
     runs, shown = submitted(results), None
     if not runs:
