@@ -251,7 +251,8 @@ def test_a_run_stops_when_nothing_can_be_started_on_a_lost_node(
         wait_for_ranks(rack, tmp_path)["right"].kill()
         _, said = process.communicate(timeout=60)
     assert process.returncode == 143
-    assert f"{messages[-1]}: {len(messages) - 1} of 3 trials are stored in " in said
+    stored = "1 of 3 trials is" if messages[1:] else "0 of 3 trials are"
+    assert f"{messages[-1]}: {stored} stored in " in said
     errors = [json.loads(path.read_text())["error"] for path in sorted(tmp_path.glob("results/*/2*.json"))]
     assert [(error["kind"], error["node"], error["rank"]) for error in errors] == [("node", "right", 2)] * len(messages)
     assert [error["message"] for error in errors] == messages
