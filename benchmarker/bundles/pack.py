@@ -109,7 +109,7 @@ def bundle(
     """
     if source and redact is not None:
         raise UserError("--with-source packs files as they are, which may contain names; leave it or --redact out")
-    with _still(folder):
+    with still(folder):
         earlier = _earlier(folder)
         files, left_out = _survey(folder, profiles, earlier)
         if len(files) > MAX_FILES - len(_OWN):
@@ -207,7 +207,7 @@ def _own_files(measured: Iterable[Case]) -> dict[str, Path | bytes]:
 
 
 @contextmanager
-def _still(folder: Path) -> Iterator[None]:
+def still(folder: Path) -> Iterator[None]:
     """Lock the run so that no other process can resume it; several processes may read it."""
     with attempt(f"cannot read {folder / store.PLAN}", "name the folder of one run, such as results/RUN"):
         file = regular.opened(folder / store.PLAN)

@@ -9,7 +9,7 @@ from statistics import median
 
 from benchmarker.comparing.formatting import measure
 from benchmarker.comparing.history import Point, Series, Suspicion
-from benchmarker.formatting import count, si, within
+from benchmarker.formatting import count, sentence, si, within
 from benchmarker.hooks.names import names
 from benchmarker.page.page_model import (
     Axis,
@@ -97,7 +97,7 @@ def _card(name: str, series: Series, change: Suspicion, by: str) -> Card:
         if change.before != change.after
         else "",
         f"Also changed there: {also}." if also else "Nothing else that is recorded changed there.",
-        f"{_confirmed(change)[0].upper()}{_confirmed(change)[1:]}." if change.confirmation else "",
+        sentence(change.confirmation.words) if change.confirmation else "",
     )
     return Card(
         change.direction,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarker.comparing.diagnosis import emulated, skewed
-from benchmarker.formatting import count, some
+from benchmarker.formatting import count, sentence, some
 from benchmarker.page.page_model import Section, searchable
 from benchmarker.page.study import Study, days, named
 from benchmarker.records.factors import varying
@@ -63,6 +63,6 @@ def results(study: Study) -> Section:
             *counts(study.groups),
         ]
     )
-    notes = (f"{note[0].upper()}{note[1:]}." for note in (*skew, *emulated(study.records)))
+    notes = map(sentence, (*skew, *emulated(study.records)))
     caption = " ".join(["Medians over the successful trials.", *notes])
     return Section("results", "Results", (), (searchable("Configurations", table, caption),))

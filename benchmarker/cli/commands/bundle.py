@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import click
 
 from benchmarker.api.errors import UserError
 from benchmarker.bundles.manifest import Manifest, Remark
-from benchmarker.bundles.pack import NO_PROFILES, Bundled, bundle
+from benchmarker.bundles.pack import NO_PROFILES, Bundled, bundle, still
 from benchmarker.bundles.redact import REDACTED, Pseudonyms
 from benchmarker.bundles.signature import path_of
 from benchmarker.bundles.unpack import unbundle
@@ -50,16 +51,21 @@ def create_command(
     if output and len(runs) > 1:
         raise UserError(f"-o names one file, and there are {len(runs)} runs; leave it out")
     names = Pseudonyms() if redact else None
-    made = [_created(bundle(run, output, profiles=profiles, source=source, redact=names, key=sign)) for run in runs]
+    with ExitStack() as all_still:
+        for run in runs:  # nothing is written unless all can be read
+            all_still.enter_context(still(run))
+        made = [
+            _created(run, bundle(run, output, profiles=profiles, source=source, redact=names, key=sign)) for run in runs
+        ]
     facts, data = [fact for of, _ in made for fact in of], [each for _, each in made]
     return Output([Table.facts(facts)], data if len(runs) > 1 else data[0], int(not all(of for of, _ in made)))
 
 
-def _created(bundled: Bundled | tuple[Remark, ...]) -> tuple[list[list[str]], dict[str, Any]]:
+def _created(run: Path, bundled: Bundled | tuple[Remark, ...]) -> tuple[list[list[str]], dict[str, Any]]:
     """Return the rows and the data on a bundle; no row and the faults if none was written."""
     if not isinstance(bundled, Bundled):
         print_faults(bundled)
-        click.echo("benchmarker: nothing was written: fix these files, or move them away", err=True)
+        click.echo(clean(f"benchmarker: {run} is not packed: fix these files, or move them away"), err=True)
         return [], {"faults": bundled}
     warn(bundled.manifest)
     data = {

@@ -883,6 +883,7 @@ def test_the_command_line_names_faults(command, run, packed, tmp_path):
     made = command("bundle", "create", str(run), "-o", "spoilt.zip", "--json")
     assert made.returncode == 1
     assert f"{RUN}-0001-0.json: Input data was truncated" in made.stderr
+    assert f"{run} is not packed: fix these files" in made.stderr
     assert json.loads(made.stdout)["faults"][0]["path"] == f"{RUN}-0001-0.json"
     rebuild(packed, members(packed), extra=[("a\x1b[2J", b"")])
     done = command("bundle", "unpack", str(packed))

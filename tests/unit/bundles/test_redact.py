@@ -216,6 +216,8 @@ def test_runs_that_one_command_packs_share_their_pseudonyms(run, tmp_path, comma
     each = msgspec.structs.replace(record(0), run_id=other, trial_id=f"{other}-0000-0")
     atomic.write(second / f"{each.trial_id}.json", atomic.encode(each))
     assert "-o names one file, and there are 2 runs" in command("bundle", "create", str(run), str(second), "-ox").stderr
+    assert "cannot read missing/plan.json" in command("bundle", "create", str(run), "missing", "--redact").stderr
+    assert list(tmp_path.glob("*.zip")) == []
     done = command("bundle", "create", str(run), str(second), "--redact", "--json")
     assert [made["manifest"]["redacted"]["hosts"] for made in json.loads(done.stdout)] == [2, 1]
     folders = [unbundle(tmp_path / f"{name}.zip", tmp_path / "all").folder for name in (RUN, other)]
