@@ -2,10 +2,13 @@
 
 Gradients of `resnet` are compared in fp64. In fp32, one of the 10⁶ activations may be so near 0 that rounding decides
 whether ReLU passes its gradient, and all gradients together are then up to 0.5% off. They are also compared with at
-most two blocks a stage: normalisation over a batch amplifies rounding with depth. In fp64, all gradients of bottleneck
-networks with one, two and ResNet-50's three to six blocks a stage are 17, 24 and 43 unit roundoffs off; a check
-allows 32.
+most two blocks a stage: normalisation over a batch amplifies rounding with depth. One unit in the last place of the
+data moves them by 20 (ResNet-18) and 29 unit roundoffs (bottlenecks). From those in 80-bit arithmetic, ours are 30
+and 44 off, PyTorch's 38 and 54 (AMD EPYC with AVX-512). A bound of 32 would be luck; they may be apart by four times
+what the last place of the data decides, as a check's bound is about four times the error of an order of additions.
 """
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -69,6 +72,25 @@ def apart(ours, found):
     return np.linalg.norm(found - ours) / np.linalg.norm(ours)
 
 
+def in_the_last_place(array, rng):
+    """The array with a random unit in the last place, -1, 0 or 1, added to each number; integers as they are."""
+    return array + rng.integers(-1, 2, array.shape) * np.spacing(array) if array.dtype.kind == "f" else array
+
+
+def moved_by_the_last_place(params, data):
+    """How far the last place of weights and images moves the gradients, relative to them."""
+    rng = np.random.default_rng(1)
+    weights, *batches = (
+        {name: in_the_last_place(array, rng) for name, array in arrays.items()}
+        for arrays in (data.weights, *data.batches)
+    )
+    (ours,), (moved,) = (
+        params.reference(each, "forward_backward")
+        for each in (data, replace(data, weights=weights, batches=tuple(batches)))
+    )
+    return apart(ours["gradients"], moved["gradients"])
+
+
 @pytest.mark.parametrize(
     ("name", "options", "make_model", "precision", "backward"),
     [
@@ -113,7 +135,10 @@ def test_outputs_loss_and_gradients_are_those_of_torchvision(name, options, make
         (outputs,) = params.reference(data, mode)
         for each, expected in outputs.items():
             if backward or each in ("logits", "loss"):
-                assert apart(expected, found.pop(each)) < params.numerics(mode, precision).bound, each
+                bound = params.numerics(mode, precision).bound
+                if each == "gradients":
+                    bound = 4 * moved_by_the_last_place(params, data)
+                assert apart(expected, found.pop(each)) < bound, each
     assert not found
 
 
