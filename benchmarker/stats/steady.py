@@ -1,6 +1,7 @@
 """Check whether a trial's timed blocks are steady, still warming up, or change level."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,8 +13,10 @@ MIN_BLOCKS = 22
 """Fewer blocks cannot reach a p-value as small as `CERTAINTY`."""
 CERTAINTY = 1e-3
 """Largest p-value of a change; it is strict because blocks of one process are dependent, so p-values are too small."""
-SHORT = (3, 6, 12)
+FIRST = (3, 5, 8, 12)
 """Numbers of blocks at the beginning that may be a short warm-up."""
+LAST = (5, 8, 12)
+"""Numbers of blocks at the end that may have another level; fewer are no level, but a disturbance."""
 CHANGE = 0.02
 """Smallest change that is reported, as a share; no verdict would call a smaller one a difference."""
 
@@ -32,15 +35,16 @@ def change(durations: np.ndarray) -> Change | None:
     n = len(durations)
     if n < MIN_BLOCKS:
         return None
-    after = _change_point(durations) or _short_warmup(durations)
-    if after is None:
-        return None
-    share = float(np.median(durations[after:]) / np.median(durations[:after])) - 1
-    return Change(after, share, warmup=share < 0 and after <= n / 2) if abs(share) >= CHANGE else None
+    for search in (_change_point, _near_an_end):
+        if (after := search(durations)) is not None:
+            share = float(np.median(durations[after:]) / np.median(durations[:after])) - 1
+            if abs(share) >= CHANGE:
+                return Change(after, share, warmup=share < 0 and after <= n / 2)
+    return None
 
 
 def _change_point(durations: np.ndarray) -> int | None:
-    """Return where the level changes, except near the ends; a trend appears as a change near the middle.
+    """Return where the level changes, except near an end; a trend appears as a change near the middle.
 
     The p-value is Pettitt's approximation for his statistic, the largest of the sums of signs between before and after.
     The change point is where the ranks before and after differ most clearly, by least squares, because the largest sum
@@ -78,13 +82,24 @@ def ranks(values: np.ndarray) -> np.ndarray:
     return ranked
 
 
-def _short_warmup(durations: np.ndarray) -> int | None:
-    """Return the number of first blocks that are slower than the rest, if they are too few for a change point."""
+def _near_an_end(durations: np.ndarray) -> int | None:
+    """Return where the level changes, if it is too near an end for a change point.
+
+    First blocks may be slower than the rest, last ones slower or faster. All these tests together have the p-value
+    `CERTAINTY` (Bonferroni).
+    """
     logs = np.log(durations)
-    n, slower = len(logs), logs[: max(SHORT)] - logs[:, None] > math.log1p(CHANGE)  # [rest, first]
-    p_values = {
-        first: rank_sum_null(n - first, first).cdf(first * (n - first) - int(slower[first:, :first].sum()))
-        for first in SHORT
-    }
-    first = min(p_values, key=lambda each: p_values[each])
-    return first if p_values[first] <= CERTAINTY / len(SHORT) else None
+    n, backwards = len(logs), logs[::-1]
+    found = _slower(logs, FIRST)
+    found += [(p, n - last) for towards in (backwards, -backwards) for p, last in _slower(towards, LAST)]
+    p_value, after = min(found)
+    return after if p_value <= CERTAINTY / len(found) else None
+
+
+def _slower(logs: np.ndarray, numbers: Sequence[int]) -> list[tuple[float, int]]:
+    """Return the p-values of the first 3, 5, ... blocks not being slower than the rest by `CHANGE`, by rank sums."""
+    n, slower = len(logs), logs[: max(numbers)] - logs[:, None] > math.log1p(CHANGE)  # [rest, first]
+    return [
+        (rank_sum_null(n - first, first).cdf(first * (n - first) - int(slower[first:, :first].sum())), first)
+        for first in numbers
+    ]

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import signal, stats
 
-from benchmarker.stats.steady import CERTAINTY, CHANGE, MIN_BLOCKS, Change, change, trend
+from benchmarker.stats.steady import CERTAINTY, CHANGE, LAST, MIN_BLOCKS, Change, change, trend
 
 
 def noise(seed, n=100, deviation=0.01):
@@ -19,11 +19,19 @@ def test_white_noise_stands_still(deviation):
     assert found_in(np.exp(deviation * draws)) <= 0.01
 
 
+@pytest.mark.parametrize("blocks", [22, 100])
+def test_heavy_tails_stand_still(blocks):
+    """The two searches have p-values of `CERTAINTY`, so 12 or more of 2000 have a probability of 0.1%."""
+    draws = np.random.default_rng(1).standard_t(2, (2000, blocks))
+    assert stats.binom.sf(11, len(draws), 2 * CERTAINTY) <= 1e-3
+    assert found_in(np.exp(0.5 * draws)) * len(draws) < 12
+
+
 def test_autocorrelated_noise_mostly_stands_still():
     """With AR(1) of 0.5, sums vary 3 times as much: 2 exp(-x) of `CERTAINTY` is in truth 2 exp(-x / 3), or 16%.
 
     Medians of 50 blocks that vary by 20% differ by more than 2% in most series, so that share is no help here.
-    Measured: 7 to 9%.
+    Measured: 8 to 10%.
     """
     rho, deviation = 0.5, 0.2
     draws = np.random.default_rng(2).standard_normal((1000, 100))
@@ -51,6 +59,34 @@ def test_a_short_warm_up_is_found(first):
     assert found.warmup
     assert abs(found.after - first) <= 4
     assert found.share < -0.05
+
+
+@pytest.mark.parametrize("ratio", [1.15, 1 / 1.15])
+@pytest.mark.parametrize(("blocks", "last"), [(50, 5), (100, 5), (100, 7), (100, 10), (300, 15), (1000, 30)])
+def test_another_level_of_the_last_blocks_is_found(blocks, last, ratio):
+    durations = noise(3, blocks)
+    durations[-last:] *= ratio
+    found = change(durations)
+    assert not found.warmup
+    assert min(last, max(LAST)) - 4 <= blocks - found.after <= last + 1
+    assert (found.share > 0) == (ratio > 1)
+
+
+def test_faster_first_blocks_and_four_slow_last_ones_are_not_told():
+    durations = noise(3)
+    durations[:5] /= 1.15
+    assert change(durations) is None
+    durations = noise(3)
+    durations[-4:] *= 1.15
+    assert change(durations) is None
+
+
+def test_a_small_change_before_it_hides_no_change_of_the_last_blocks():
+    durations = noise(3, deviation=0.002)
+    durations[50:] *= 1.01
+    assert change(durations) is None
+    durations[-8:] *= 1.1
+    assert (change(durations).after, change(durations).share > 0.05) == (92, True)
 
 
 def test_two_slow_blocks_and_outliers_are_no_warm_up():
