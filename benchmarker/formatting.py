@@ -62,7 +62,7 @@ def si(value: float | None, unit: str, digits: int = 4) -> str:
     if unit == "1":
         return f"{value:.3g}"
     if unit in ("1/s", "1/J") or (value == 0 and unit != "B"):
-        return rounded(value, digits) if value < 10_000 else f"{value:.0f}"
+        return rounded(value, digits)
     size, prefixed = scale(value, unit)
     return f"{rounded(value / size, digits)} {prefixed}"
 
@@ -107,8 +107,9 @@ def decimals(half: float) -> int:
 
 
 def rounded(value: float, digits: int) -> str:
-    """Return a value with that many significant digits, and without an exponent below a million."""
-    return f"{float(f'{value:.{digits}g}'):.6g}"
+    """Return a value with that many significant digits, and without an exponent from 0.0001 on."""
+    number = float(f"{value:.{digits}g}")
+    return f"{number:.6g}" if abs(number) < 1e6 else f"{number:.0f}"
 
 
 def value_text(value: object) -> str:

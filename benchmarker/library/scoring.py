@@ -22,7 +22,7 @@ from benchmarker.procurement.costs import read as read_costs
 from benchmarker.procurement.score import THROUGHPUT, Scores, default_metrics
 from benchmarker.procurement.score import score as score_of
 from benchmarker.records import store
-from benchmarker.records.sides import side_of
+from benchmarker.records.sides import short_names, side_of
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -85,16 +85,17 @@ def score(
     if metrics and bool(of_cost) != (cost is not None):
         either = ",".join(of_cost) or COST_METRIC
         raise UserError(f"--metric={either} and --cost=FILE go together; give both, or neither")
-    costs = read_costs(Path(cost)) if cost else None
     weigh = weighing.read(Path(weights)) if weights else weighing.Weights()
     named = paths(results)
     scored = named if by else _chosen(named, baseline, contender)
-    read = [(str(result), *store.read([result])) for result in scored]
+    names = short_names(scored)
+    costs = read_costs(Path(cost), dict(zip(map(str, scored), names, strict=True))) if cost else None
+    read = [(name, *store.read([result])) for name, result in zip(names, scored, strict=True)]
     every = [record for _, records, _ in read for record in records]
     plans = completeness.completeness_of(scored, every)
     faults = [*(fault for _, _, of in read for fault in of), *plans.faults]
     unread(faults)
-    refuse_empty([name for name, records, _ in read if not records])
+    refuse_empty([str(result) for result, (_, records, _) in zip(scored, read, strict=True) if not records])
     if by:
         apart = {} if pool else side_of([(name, records) for name, records, _ in read])
         made = sides.of_axis(every, plans.missing, by, baseline, contender, apart)
@@ -115,7 +116,7 @@ def score(
         rules=Rules(),
         known_suites=store.suites(scored),
     )
-    missing = scores.missing | ({"file(s) that cannot be read": len(faults)} if faults else {})
+    missing = scores.missing | ({"files that cannot be read": len(faults)} if faults else {})
     unscored = [result for result in dict.fromkeys(named) if result not in scored]
     return Scored(msgspec.structs.replace(scores, missing=missing), plans.left_out, unscored)
 

@@ -148,9 +148,7 @@ def _scores(
         return None, ""
     if by is not None and not (given.cost or given.weights or len(results) > 1):
         return None, ""
-    cost = costs.read(given.cost) if given.cost else None
-    if cost:
-        cost = structs.replace(cost, sides={called.get(name, name): inputs for name, inputs in cost.sides.items()})
+    cost = costs.read(given.cost, called) if given.cost else None
     try:
         if by is not None:
             records = [record for _, several in groups for record in several]

@@ -10,6 +10,7 @@ PUE is the energy of a data centre divided by that of its IT equipment (ISO/IEC 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
+from types import MappingProxyType
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -72,8 +73,8 @@ class Costs(Struct, frozen=True):
         return self.sides[given[0]]
 
 
-def read(path: Path) -> Costs:
-    """Read the costs in a file; top-level keys apply to every side.
+def read(path: Path, called: Mapping[str, str] = MappingProxyType({})) -> Costs:
+    """Read the costs in a file; top-level keys apply to every side. `called` has the names of sides by their paths.
 
     Raises `UserError` naming the file and the key if the file is not valid.
     """
@@ -97,7 +98,10 @@ def read(path: Path) -> Costs:
                 raise UserError(
                     f"side.{_key(name)}: price and electricity_price_per_kWh are both 0; set at least one of them"
                 )
-    return Costs(currency, sides, str(path))
+        named = {called.get(name, name): side for name, side in sides.items()}
+        if len(named) < len(sides):
+            raise UserError(f"two of the tables {', '.join(f'[side.{_key(name)}]' for name in sides)} are of one side")
+    return Costs(currency, named, str(path))
 
 
 def _key(name: str) -> str:

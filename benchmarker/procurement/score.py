@@ -125,9 +125,7 @@ class Scores(Struct, frozen=True, kw_only=True):
     @property
     def lacking(self) -> str:
         """What is missing, in words: `2 trials failed, 1 case without a counterpart`; empty if nothing is."""
-        return ", ".join(
-            many(number, what.replace("(s)", ""), what.replace("(s)", "s")) for what, number in self.missing.items()
-        )
+        return ", ".join(many(number, what.replace("s ", " ", 1), what) for what, number in self.missing.items())
 
 
 def terms_of(metric: MetricScore) -> Terms:
@@ -268,16 +266,16 @@ def _missing(
     """Count what was requested and is not in the score, by kind."""
     missing = Counter(
         {
-            "trial(s) failed": sum(record.error is not None for side in records for record in side),
-            "trial(s) not run": sum(lacking.trials for several in unrun for lacking in several),
-            "case(s) without a counterpart": unmatched,
-            "weight(s) of no case": unused,
+            "trials failed": sum(record.error is not None for side in records for record in side),
+            "trials not run": sum(lacking.trials for several in unrun for lacking in several),
+            "cases without a counterpart": unmatched,
+            "weights of no case": unused,
         }
     )
     for metric in required:
         lacking = sum(bool(case.missing) for case in metric.by_case if case.weight)
-        missing[f"case(s) in which trials have no {metric.metric}"] += lacking
-        missing[f"score of {metric.metric}"] += int(metric.mean is None and not lacking)
+        missing[f"cases in which trials have no {metric.metric}"] += lacking
+        missing[f"scores of {metric.metric}"] += int(metric.mean is None and not lacking)
     return {what: number for what, number in missing.items() if number}
 
 

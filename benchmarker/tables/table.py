@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
 from benchmarker.comparing.formatting import figure
-from benchmarker.formatting import si
+from benchmarker.formatting import rounded, si
 
 Value = str | int | float | bool | None
 RATIO, P_VALUE = "ratio", "p"
@@ -221,4 +221,4 @@ def cell_text(cell: Cell, column: Column) -> str:
         return f"{cell:.1%}"
     if column.unit:
         return si(cell, column.unit)
-    return str(cell) if isinstance(cell, int) else f"{cell:.4g}" if abs(cell) < 10_000 else f"{cell:.0f}"
+    return str(cell) if isinstance(cell, int) else rounded(cell, 4)

@@ -1,6 +1,6 @@
 import pytest
 
-from benchmarker.formatting import decimals, part, scale, sentence, some, spreadsheet_text, with_interval
+from benchmarker.formatting import decimals, part, scale, sentence, si, some, spreadsheet_text, with_interval
 
 
 @pytest.mark.parametrize("text", ["=1", "+1", "-1", "@x", " =1", "\t1", "\rx", "\t=1"])
@@ -54,6 +54,10 @@ def test_a_value_and_its_interval_have_one_unit(ends, unit, text):
 def test_a_number_with_an_interval_has_its_prefix_alone():
     assert with_interval(71_234, 70_000, 72_301, "") == "71.2 [70, 72.3] k"
     assert with_interval(0.0, 0.0, 1e-6, "s") == "0 [0, 1e-06] s"
+
+
+def test_a_number_has_no_more_digits_than_the_others_however_large_it_is():
+    assert [si(value, "1/s") for value in (9_999.7, 12_345.6, 1_439_030.0)] == ["10000", "12350", "1439000"]
 
 
 def test_of_many_texts_the_first_are_told_and_the_others_counted():

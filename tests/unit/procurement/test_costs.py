@@ -37,6 +37,16 @@ def test_the_cost_of_a_second_by_hand(tmp_path):
     assert costs.of("baseline", "old").per_s(800) == pytest.approx(0.0005)
 
 
+def test_a_side_may_have_its_path_but_not_its_name_as_well(tmp_path):
+    called = {"offers/2026/a": "a", "offers/2026/b": "b"}
+    path = tmp_path / "cost.toml"
+    path.write_text(f'currency = "EUR"\n[side."offers/2026/a"]{SIDE}[side.b]{SIDE}')
+    assert [*read_costs(path, called).sides] == ["a", "b"]
+    path.write_text(f'currency = "EUR"\n[side."offers/2026/a"]{SIDE}[side.a]{SIDE}')
+    with pytest.raises(UserError, match=r'two of the tables \[side."offers/2026/a"\], \[side.a\] are of one side'):
+        read_costs(path, called)
+
+
 def test_samples_for_money_go_by_the_power_of_all_that_is_seen(tmp_path):
     inputs = read(tmp_path, f'currency = "EUR"\n[side.baseline]{SIDE}').of("baseline", "")
     record = with_energy(8_000.0, total_J=32_000.0)  # in 40 s: 800 W in all, 200 W of them the card's

@@ -174,7 +174,7 @@ def test_contenders_that_share_no_case_are_not_told_apart(derive):
     ]
     found = scored(derive, whole, b, c)
     assert places(found) == [("b", 1, ("c",)), ("c", 1, ("b",)), ("a", 3, ())]
-    assert found.missing == {"case(s) without a counterpart": 4}
+    assert found.missing == {"cases without a counterpart": 4}
     with pytest.raises(UserError, match="b and c both contain the trial"):
         of_results([("a", whole, ()), ("b", b, ()), ("c", b, ())])
 

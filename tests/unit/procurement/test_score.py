@@ -133,11 +133,11 @@ def test_a_case_of_weight_0_is_as_if_absent_but_for_its_failures(derive):
     assert (zero.metrics[0].scored, zero.metrics[0].cases) == (2, 2)
     broken = scored(derive, one, [*two[:14], *map(failed, two[14:])], weights=weights(({"seed": 2}, 0.0)))
     assert mean(broken) == mean(without)
-    assert broken.missing == {"trial(s) failed": 7}
+    assert broken.missing == {"trials failed": 7}
     none = scored(derive, one, two, weights=weights(({}, 0.0)))
     assert (mean(none), none.metrics[0].reason) == (None, "every case has weight 0")
-    assert none.missing == {"score of samples_per_s": 1}
-    assert scored(derive, one, two, weights=weights(({"sed": 2}, 5.0))).missing == {"weight(s) of no case": 1}
+    assert none.missing == {"scores of samples_per_s": 1}
+    assert scored(derive, one, two, weights=weights(({"sed": 2}, 5.0))).missing == {"weights of no case": 1}
 
 
 def test_a_side_with_failed_cases_is_never_complete(derive):
@@ -149,13 +149,13 @@ def test_a_side_with_failed_cases_is_never_complete(derive):
     assert found.contender.failed == ["nap ms=1.0 fp32 in toy on cpu, seed=1: 7 x out_of_memory: too much"]
     assert (found.metrics[0].scored, found.metrics[0].cases) == (1, 2)
     assert mean(found).ratio == pytest.approx(2)
-    assert found.missing == {"trial(s) failed": 7, "case(s) in which trials have no samples_per_s": 1}
+    assert found.missing == {"trials failed": 7, "cases in which trials have no samples_per_s": 1}
 
 
 def test_one_failed_trial_is_enough(derive):
     one, two = side("a", [1.0, 1.0]), side("b", [0.5, 0.8])
     found = scored(derive, one, [failed(two[0]), *two[1:]])
-    assert found.missing == {"trial(s) failed": 1}
+    assert found.missing == {"trials failed": 1}
     assert found.metrics[0].scored == 2
 
 
@@ -172,7 +172,7 @@ def test_a_case_without_a_counterpart_is_counted(derive):
     found = scored(derive, side("a", [1.0, 1.0, 1.0]), side("b", [0.5, 0.8]))
     assert (found.metrics[0].scored, found.metrics[0].cases) == (2, 3)
     assert found.unmatched == ["old: seed=2"]
-    assert found.missing == {"case(s) without a counterpart": 1}
+    assert found.missing == {"cases without a counterpart": 1}
 
 
 def test_no_energy_is_null_with_the_reason_and_incomplete_only_where_asked_for(derive):
@@ -184,7 +184,7 @@ def test_no_energy_is_null_with_the_reason_and_incomplete_only_where_asked_for(d
     assert (found.metrics[1].mean, found.metrics[1].reason) == (None, "new: no trial has a samples_per_J: none")
     assert (found.metrics[1].scored, found.metrics[1].cases, found.missing) == (0, 1, {})
     asked = scored(derive, one, bare, names, required=names)
-    assert asked.missing == {"case(s) in which trials have no samples_per_J": 1}
+    assert asked.missing == {"cases in which trials have no samples_per_J": 1}
     partly = scored(derive, one, [*two[1:], bare[0]], names, required=names)
     assert partly.metrics[1].by_case[0].missing == ["new: 1 of 7 trials has no samples_per_J: none"]
     assert partly.missing == asked.missing
@@ -240,6 +240,17 @@ def test_the_command_scores_two_results(command, results):
 
 
 @pytest.mark.parametrize("words", [("suite", "score"), ("compare",)])
+def test_sides_with_long_paths_are_called_by_what_distinguishes_them(command, results, words):
+    (results / "offers-of-the-year").mkdir()
+    for name in ("old", "new"):
+        (results / name).rename(results / "offers-of-the-year" / name)
+    done = command(*words, "offers-of-the-year/old", "offers-of-the-year/new")
+    assert done.returncode == 0
+    assert "new is " in done.stdout
+    assert "offers-of-the-year" not in done.stdout
+
+
+@pytest.mark.parametrize("words", [("suite", "score"), ("compare",)])
 def test_different_work_is_refused_with_the_remedy(command, results, words):
     folder = results / "other"
     folder.mkdir()
@@ -290,7 +301,7 @@ def test_a_file_that_cannot_be_read_is_named_and_makes_the_score_incomplete(comm
     done = command("suite", "score", "old", "new", "--json")
     assert done.returncode == 1
     assert "cut.json" in done.stderr
-    assert json.loads(done.stdout)["missing"] == {"file(s) that cannot be read": 1}
+    assert json.loads(done.stdout)["missing"] == {"files that cannot be read": 1}
 
 
 def test_weights_and_costs_are_printed(command, results):
