@@ -319,7 +319,11 @@ def _marked(judged: Comparison | GeometricMean, said: str) -> str:
     return f"{said} (provisional)" if judged.provisional else said
 
 
-UNITS: dict[Method, str] = {"paired": "rounds", "unpaired by run": "runs per side"}
+UNITS: dict[Method, str] = {
+    "paired": "rounds",
+    "paired by block": "pairs of blocks",
+    "unpaired by run": "runs per side",
+}
 """What is counted, if it is not trials per side."""
 
 

@@ -14,6 +14,8 @@ from benchmarker.records.record import Record
 from benchmarker.records.suite import PlannedSuite, SuiteId, differences
 from benchmarker.stats.shift import fewest
 
+_PER_SIDE = " per side"
+
 
 def suites_of(records: Iterable[Record]) -> list[SuiteId]:
     """Return the suites that records come from, each once."""
@@ -77,8 +79,8 @@ def _too_few(tested: Tested, family: int) -> list[str]:
     """Report if there are too few trials for any verdict."""
     notes = []
     if tested.test is not None and _is_too_few(tested, family):
-        alpha, is_paired = tested.alpha / family, tested.method == "paired"
-        notes.append(f"{_cannot(tested.test.sizes, alpha)} whatever their values; {_least(alpha, is_paired)}")
+        alpha, of = tested.alpha / family, unit(tested.method)
+        notes.append(f"{_cannot(tested.test.sizes, alpha, of)} whatever their values; {_least(alpha, of)}")
     return notes
 
 
@@ -87,12 +89,13 @@ def _is_too_few(tested: Tested, family: int) -> bool:
     return tested.test is not None and tested.test.least_p > tested.alpha / family
 
 
-def _cannot(sizes: Sequence[int], alpha: float) -> str:
-    return f"{' and '.join(map(str, sizes))} {'rounds' if len(sizes) == 1 else 'trials'} cannot reach p < {alpha:.2g}"
+def _cannot(sizes: Sequence[int], alpha: float, unit: str) -> str:
+    return f"{' and '.join(map(str, sizes))} {unit.removesuffix(_PER_SIDE)} cannot reach p < {alpha:.2g}"
 
 
-def _least(alpha: float, is_paired: bool) -> str:
-    return f"at least {fewest(alpha, is_paired=is_paired)}{'' if is_paired else ' per side'} are needed"
+def _least(alpha: float, unit: str) -> str:
+    per_side = _PER_SIDE if unit.endswith(_PER_SIDE) else ""
+    return f"at least {fewest(alpha, is_paired=not per_side)}{per_side} are needed"
 
 
 def notes_on_mean(mean: Mean, verdict: Verdict, enough: int | None, alpha: float) -> list[str]:
@@ -106,7 +109,7 @@ def notes_on_mean(mean: Mean, verdict: Verdict, enough: int | None, alpha: float
         return [f"all {what} have the same value, so there is no interval and no test"]
     if mean.method not in T_TESTS and mean.values < fewest(alpha, is_paired=mean.is_paired):
         sizes = [round(mean.values)] * (1 if mean.is_paired else 2)
-        return [f"{_cannot(sizes, alpha)} whatever their values; {_least(alpha, mean.is_paired)}"]
+        return [f"{_cannot(sizes, alpha, mean.unit)} whatever their values; {_least(alpha, mean.unit)}"]
     return [f"the mean is undecided; {likely(enough, mean.unit)}"]
 
 
@@ -124,10 +127,11 @@ def notes_on_cases(comparisons: Sequence[Comparison], tested: Sequence[Tested], 
     units = {unit(test.method) for _, test in undecided}
     of = units.pop() if len(units) == 1 else "trials per side"
     if few and len(few) == len(undecided):
-        smallest = min((test.test.sizes for test in few if test.test), key=min)
+        sizes = ((test.test.sizes, unit(test.method)) for test in few if test.test)
+        smallest, of = min(sizes, key=lambda each: min(each[0]))
         alpha = few[0].alpha / family
-        least = _least(alpha, of == "rounds")
-        return [f"{said}: {_cannot(smallest, alpha)}, as {family} comparisons together require; {least}"]
+        reason = f"{_cannot(smallest, alpha, of)}, as {family} comparisons together require; {_least(alpha, of)}"
+        return [f"{said}: {reason}"]
     several = [each.enough for each, _ in undecided]
     return [f"{said}; {likely(None if None in several else max(filter(None, several)), of)} all of them"]
 

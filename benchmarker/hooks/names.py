@@ -127,12 +127,10 @@ def word(name: str, value: Value) -> str:
         return text(value)
     if name == "parallel":
         return "" if value == "none" else text(value)
-    if name == "devices":
-        return f"{value} device{'' if value == 1 else 's'}"
+    if name in ("devices", "threads"):
+        return f"default {name}" if value is None else f"{value} {name[: -1 if value == 1 else None]}"
     if name == "independent":
         return "independent" if value else "together"
-    if name == "threads":
-        return "default threads" if value is None else f"{value} threads"
     return f"{name}={text(value)}"
 
 

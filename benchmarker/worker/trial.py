@@ -2,6 +2,7 @@
 
 import gc
 import random
+import sys
 import time
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -280,8 +281,11 @@ def _error_text(check: Check, precision: str) -> str:
     if check.error <= check.bound and check.componentwise:
         wrong = check.componentwise
         what, share = f"one element of {wrong.output}", "as a share of the sum of its absolute products"
+    place = f"{wrong.output}{wrong.place}"
+    if wrong.error == sys.float_info.max:
+        return f"{what} contains NaN or infinity; {place}"
     error = f"{what} is off by {wrong.error:.3g} ({share}, against {against})"
-    return f"{error}; the bound for {precision} is {wrong.bound:.3g}; {wrong.output}{wrong.place}"
+    return f"{error}; the bound for {precision} is {wrong.bound:.3g}; {place}"
 
 
 def _build_one(group: Group, stages: Stages) -> None:

@@ -42,7 +42,8 @@ _COLUMNS: dict[KernelsBy, list[str]] = {
 _WIDE = ("mean_ns", "p5_ns", "p95_ns", "min_ns", "std_ns", "flops", "bytes")
 """Columns that a table shows only with --wide."""
 _DROPPED = (
-    *("min", "p95", "p5", "std", "mean", "flops", "bytes", "rule", "flop/byte", "bytes/s", "flop/s", "program"),
+    *("min", "p95", "p5", "std", "mean", "flops", "bytes", "rule", "flop/byte", "bytes known", "bytes/s"),
+    *("FLOPs known", "flop/s", "program"),
     *("launch", "median", "self", "max", "total", "track", "phase", "category", "count"),
 )
 """Columns that a narrow terminal does not show, the least important first."""
@@ -50,8 +51,8 @@ _HEADINGS = {
     "flop_per_s": "flop/s",
     "bytes_per_s": "bytes/s",
     "intensity": "flop/byte",
-    "flops_share": "of time",
-    "bytes_share": "of time",
+    "flops_share": "FLOPs known",
+    "bytes_share": "bytes known",
 }
 
 

@@ -79,6 +79,19 @@ def test_trials_that_are_not_paired_are_counted_per_side():
     ]
 
 
+def test_blocks_that_took_turns_in_one_process_are_counted_in_pairs():
+    records = [
+        make_record(
+            [1 + side] * 4,
+            case={"framework": name},
+            design={"case_number": side, "in_process": True, "partner": f"run-0000-{1 - side}"},
+        )
+        for side, name in enumerate("xy")
+    ]
+    (found,) = compare(matching.by(records, "framework", "x").matches, Rules(), load_metrics()).comparisons
+    assert "4 pairs of blocks cannot reach p < 0.05 whatever their values; at least 6 are needed" in found.notes
+
+
 def test_cases_that_are_undecided_for_their_scatter_say_so():
     mean, verdicts = judged(2, 8, ratio=1.02, noise=0.03)
     assert "undecided" in verdicts

@@ -288,6 +288,7 @@ def test_an_imaginary_part_is_not_dropped():
 def test_a_nan_is_wrong():
     found = run(told({"a": np.ones(2)}), {"a": np.array([1.0, np.nan])})
     assert (found.error, found.ok) == (sys.float_info.max, False)
+    assert _error_text(found, "fp64") == "a contains NaN or infinity; a[1] is nan, not 1"
 
 
 @pytest.mark.parametrize(
