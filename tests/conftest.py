@@ -40,10 +40,16 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(scope="session")
-def abilities_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where it is kept what frameworks support: one that starts in seconds is asked once for all tests."""
+def session_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that the workers of this session have in common."""
     base = tmp_path_factory.getbasetemp()
-    return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "abilities"
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+@pytest.fixture(scope="session")
+def abilities_folder(session_folder: Path) -> Path:
+    """Where it is kept what frameworks support: one that starts in seconds is asked once for all tests."""
+    return session_folder / "abilities"
 
 
 @pytest.fixture(scope="session")

@@ -1,16 +1,17 @@
-"""The wheel in fresh environments, with no extra, each extra alone, and all: the commands that each serves run."""
+"""The wheel in environments of their own, with no extra, each extra alone, and all: what each serves runs."""
 
-import os
+import fcntl
 import re
-import shlex
 import shutil
 import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from support.environments import Environment
 from support.serving import openai
 
 from benchmarker.cli.commands import SECTIONS
@@ -20,6 +21,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 TRACES = ROOT / "tests" / "fixtures" / "traces"
+CONSTRAINTS = ROOT / "constraints.txt"
 NOT_SHIPPED = shutil.ignore_patterns(".*", "build", "dist", "results", "*.egg-info", "__pycache__")
 PLAN = """
 problem = "gemm"
@@ -89,9 +91,6 @@ power
 """
 """What runs with the base alone, in this order: later commands read what earlier ones wrote."""
 
-JUDGES = ("suite check", "suite accept")
-"""Commands that may end with status 1: other work on the machine disturbs trials."""
-
 REFUSED = {
     f"run --framework=jax {QUICK}": "jax",
     f"run --framework=torch {QUICK}": "torch",
@@ -118,7 +117,6 @@ FRAMEWORK = f"""
 run --framework=FRAMEWORK {QUICK} --profile --results=profiled
 profile kernels profiled/*/2*.json
 profile ops profiled/*/2*.json
-run --framework=FRAMEWORK {TRAINED}
 check --framework=FRAMEWORK --problem=mlp
 """
 ENGINE = "serve-load --framework=torch --problem=llama --size=cs336-small --n-layer=1 --rate=4 --prompt-len=4"
@@ -129,6 +127,7 @@ SERVED = {
         run --framework=jax {TRAINED} --batch-size=2 --devices=1,2 --results=scaled
         scaling scaled""",
     "torch": f"""{FRAMEWORK.replace("FRAMEWORK", "torch")}
+        run --framework=torch {TRAINED}
         {ENGINE} --new-tokens=3 --seconds=1s""",
     "onednn": f"""run --framework=onednn,blas,numpy {QUICK}
         check --framework=onednn --problem=gemm --precision=fp32""",
@@ -166,73 +165,95 @@ CUDA = re.compile(r"jax\[cuda\d+\]")
 """The requirement of the extra `nvidia` that brings gigabytes, which a machine without a GPU has no use for."""
 
 
-class Environment:
-    """A fresh environment with an installed wheel, and an empty folder in which its commands run."""
-
-    def __init__(self, folder: Path) -> None:
-        self.python, self.work = folder / "venv" / "bin" / "python", folder / "work"
-        subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
-        shutil.copytree(TRACES, self.work, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
-        (self.work / "plan.toml").write_text(PLAN)
-        (self.work / "gpt2.json").write_text(GPT2)
-        (self.work / "unet.json").write_text(UNET)
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "BENCHMARKER"))}
-        self.variables = {**kept, "XDG_CACHE_HOME": str(folder / "cache"), "COLUMNS": "200"}
-
-    def install(self, *words: str | Path) -> None:
-        """Install with pip; compiling each module beforehand takes longer than all of the commands' imports."""
-        pip = [sys.executable, "-m", "pip", "--python", self.python, "install"]
-        options = ["--quiet", "--no-compile", "--only-binary=:all:"]
-        subprocess.run([*pip, *options, *words], check=True, cwd=self.work)
-
-    def run(self, line: str) -> "subprocess.CompletedProcess[str]":
-        """Run a command line of the installed program."""
-        words = [self.python.with_name("benchmarker")]
-        for word in shlex.split(line):
-            words += sorted(self.work.glob(word))[:1] if "*" in word and " " not in word else [word]
-        return subprocess.run(
-            words,
-            cwd=self.work,
-            env=self.variables,
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            timeout=300,
-        )
-
-    def succeed(self, lines: str) -> None:
-        """Run command lines, each of which ends well."""
-        for line in lines.strip().splitlines():
-            done = self.run(line)
-            well = (0, 1) if line.startswith(JUDGES) else (0,)
-            assert done.returncode in well and "Traceback" not in done.stderr, f"{line}\n{done.stdout}{done.stderr}"
-            assert "has no profile" not in done.stderr, done.stderr
+STARTS = {
+    "base": ([], f"run --framework=numpy {QUICK}"),
+    "torch": (["torch"], f"run --framework=torch {QUICK} --profile"),
+}
+"""What is installed once for all tests that need it, and a run that compiles what most of them import."""
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """One worker at a time makes a folder that all share."""
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@pytest.fixture(scope="session")
+def shared(session_folder: Path) -> Iterator[Path]:
+    """Where the workers share what they make, which is large: the last to leave removes it."""
+    with (session_folder / "users.lock").open("w") as users:
+        fcntl.flock(users, fcntl.LOCK_SH)
+        folder = session_folder / "shared"
+        folder.mkdir(exist_ok=True)
+        yield folder
+        with suppress(BlockingIOError):
+            fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def wheel(shared: Path) -> Path:
     """The wheel, made from the source distribution, and this from a copy of the source."""
-    folder = tmp_path_factory.mktemp("wheel")
-    shutil.copytree(ROOT, folder / "source", ignore=NOT_SHIPPED)
-    words = [sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, folder / "source"]
-    subprocess.run(words, check=True, capture_output=True)
+    folder = shared / "wheel"
+    with locked(folder):
+        if not folder.exists():
+            shutil.copytree(ROOT, folder / "source", ignore=NOT_SHIPPED)
+            words = [sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, folder / "source"]
+            subprocess.run(words, check=True, capture_output=True)
     (made,) = folder.glob("*.whl")
     return made
 
 
+@pytest.fixture(scope="session")
+def start(shared: Path, wheel: Path) -> Callable[[str], Path]:
+    """Makes, once for all workers, an environment that others start from: the `base` alone, or with PyTorch beside it.
+
+    A first run compiles the modules that later ones import.
+    """
+
+    def make(name: str) -> Path:
+        folder = shared / name
+        with locked(folder):
+            if not (folder / "ready").exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                environment = Environment(folder, None if name == "base" else make("base"))
+                environment.install("--constraint", CONSTRAINTS, wheel, *STARTS[name][0])
+                environment.succeed(STARTS[name][1])
+                (folder / "ready").touch()
+        return folder
+
+    return make
+
+
 @pytest.fixture
-def fresh(tmp_path: Path) -> Iterator[Environment]:
-    """An environment with nothing in it yet, which is removed afterwards: it may be large."""
-    yield Environment(tmp_path)
+def environment(tmp_path: Path) -> Iterator[Callable[..., Environment]]:
+    """Makes the test's environment, with files to work on, which is removed afterwards: it may be large."""
+
+    def make(begun: Path | None = None) -> Environment:
+        made = Environment(tmp_path, begun)
+        shutil.copytree(TRACES, made.work, ignore=shutil.ignore_patterns("*.py", "__pycache__"), dirs_exist_ok=True)
+        (made.work / "plan.toml").write_text(PLAN)
+        (made.work / "gpt2.json").write_text(GPT2)
+        (made.work / "unet.json").write_text(UNET)
+        return made
+
+    yield make
     shutil.rmtree(tmp_path)
 
 
 @pytest.fixture
-def installed(fresh: Environment, wheel: Path) -> Callable[[str], Environment]:
-    """Installs the wheel with an extra, in the versions that the tests are known to pass with."""
+def installed(environment, start, wheel: Path) -> Callable[..., Environment]:
+    """Installs the wheel with an extra, in the versions that the tests are known to pass with.
+
+    An extra that asks for PyTorch starts from the base with PyTorch, the others from the base.
+    """
 
     def install(extra: str) -> Environment:
-        fresh.install("--constraint", ROOT / "constraints.txt", f"{wheel}[{extra}]" if extra else wheel)
+        asked = PROJECT["optional-dependencies"].get(extra, ())
+        fresh = environment(start("torch" if re.search(r"\btorch\b", " ".join(asked)) else "base"))
+        fresh.install("--constraint", CONSTRAINTS, f"{wheel}[{extra}]" if extra else wheel)
         where = subprocess.run(
             [fresh.python, "-c", "import benchmarker_problems as p; print(p.__file__)"],
             cwd=fresh.work, env=fresh.variables, capture_output=True, text=True, check=True,
@@ -288,12 +309,13 @@ def test_pytest_is_enough_and_the_plugin_measures_a_test_that_makes_errors_of_wa
     assert "test_sum.py:test_sum" in done.stdout
 
 
-def test_nvidia_reads_the_driver(fresh, wheel):
+def test_nvidia_reads_the_driver(environment, start, wheel):
     """Without JAX's CUDA libraries: the meter's binding is there, and tells that the driver's library is not."""
     names = PROJECT["optional-dependencies"]["nvidia"]
     lean = [name for name in names if not CUDA.match(name)]
     assert len(lean) == len(names) - 1
-    fresh.install("--constraint", ROOT / "constraints.txt", wheel, *lean)
+    fresh = environment(start("base"))
+    fresh.install("--constraint", CONSTRAINTS, wheel, *lean)
     fresh.succeed(SERVED["nvidia"])
     assert "the module 'pynvml'" not in fresh.run("power").stdout
 
@@ -315,11 +337,12 @@ def floors(*extras: str) -> list[str]:
     return [re.sub(r"^([\w.-]+)>=([\w.]+)$", r"\1==\2", name) for name in names]
 
 
-def test_the_lowest_declared_versions_work(fresh, wheel):
+def test_the_lowest_declared_versions_work(environment, wheel):
     """Of the base and of each extra but two: torch's is what the others run with, nvidia's are the driver's."""
     extras = ("jax", "plot", "report", "serve", "trace", "amd")
     lowest = floors(*extras)
     assert all("==" in name for name in lowest)
+    fresh = environment()
     fresh.install(f"{wheel}[{','.join(extras)}]", *lowest)
     fresh.succeed(f"{BASE}{SERVED['jax'].strip()}")
     with openai() as server:
