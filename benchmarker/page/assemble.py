@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+
 from benchmarker.comparing.results import METHODS
 from benchmarker.formatting import some
 from benchmarker.page import answer, loads, summary
@@ -21,7 +24,9 @@ from benchmarker.page.study import Study
 from benchmarker.page.sweeps import sweeps
 from benchmarker.page.trade_offs import fronts
 from benchmarker.page.verdicts import verdicts
+from benchmarker.records.record import Record
 
+RUN = "python -m benchmarker run --framework="
 MOST_COMMANDS = 30
 HOW = (
     "A trial is a fresh process that measures one case. It builds the case, checks its results against a float64 "
@@ -112,12 +117,34 @@ def method(study: Study) -> Section:
 
 
 def repeating(study: Study) -> Section:
-    """Return the section with the commands of the records, each once."""
-    commands = list(dict.fromkeys(record.command for record in study.records))
+    """Return the section with the commands that repeat the runs, each once."""
+    commands = _commands(study.records)
     more = len(commands) - MOST_COMMANDS
-    lead = ["These commands repeat the measurements. Each record contains the command for its case."]
+    lead = ["These commands repeat the measurements, with as many trials. Each record has the command of its case."]
     if more > 0:
         lead.append(f"Only the first {MOST_COMMANDS} of {len(commands)} commands are listed.")
     runs = list(dict.fromkeys(record.run_id for record in study.records))
     points = (f"Runs: {some(runs, 10)}.",)
     return Section("repeat", "How to repeat it", tuple(lead), points=points, commands=tuple(commands[:MOST_COMMANDS]))
+
+
+def _commands(records: Sequence[Record]) -> list[str]:
+    """Return the commands, with one `run` for the cases of a run that differ in nothing but the framework.
+
+    A framework whose steps run in one way needs no `--compile` for it.
+    """
+    runs: dict[tuple[str, str], Counter[str]] = {}
+    for record in records:
+        framework = record.case.framework
+        options = record.command.removeprefix(f"{RUN}{framework} ")
+        if len(record.case.executions) == 1:
+            options = " ".join(word for word in options.split(" ") if word != "--compile")
+        runs.setdefault((record.run_id, options), Counter())[framework] += 1
+    most: dict[str, int] = {}
+    for (_, options), trials in runs.items():
+        command = f"{RUN}{','.join(trials)} {options}" if options.startswith("--") else options
+        most[command] = max(most.get(command, 0), *trials.values())
+    return [
+        f"{command} --trials={trials}" if trials > 1 and command.startswith(RUN) else command
+        for command, trials in most.items()
+    ]

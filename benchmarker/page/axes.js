@@ -62,7 +62,11 @@ function ticksOf(axis, along, preferred = []) {
   };
   const found = [];
   if (preferred.length) found.push(() => preferred.filter((value) => value >= low && value <= high));
-  if (!log) for (let most = Math.max(2, Math.floor(room / (vertical ? 44 : 76))); most > 0; most -= 1) found.push(() => linearTicks(low, high, most));
+  if (!log) {
+    const usual = Math.max(2, Math.floor(room / (vertical ? 44 : 76)));
+    for (let most = usual; most > 0; most -= 1) found.push(() => linearTicks(low, high, most));
+    for (let most = usual + 1; most <= 2 * usual; most += 1) found.push(() => linearTicks(low, high, most));
+  }
   else for (const values of logTicks(low, high)) found.push(() => values);
   let best = null;
   for (const values of found) {

@@ -1,6 +1,7 @@
 // A figure: where its parts are at a width, its legend or direct labels, names of rows, and all of it as SVG.
 const NARROW = 640;  // Width in pixels below which names of rows are above the rows
 const LINE = 20, GLYPH = 26, GAP = 18;  // Height of a line of the legend, width of its signs, room between its entries
+const FAR = [24, 40, 56, 72, 88, 104];  // How far above or below its point a label is that has no room beside it
 const views = new Map();  // By key of a figure, the ends of x that the reader zoomed to
 const plots = new WeakMap();  // By the element of a figure, what is drawn in it
 
@@ -128,19 +129,25 @@ function drawNames(plot, layer) {
 }
 const haloOf = (colours) => ({ stroke: colours.paper, "stroke-width": 4, "stroke-linejoin": "round", "paint-order": "stroke" });
 
-// Labels beside points: right, left, above or below, where they touch nothing; one that fits nowhere is in the tip alone.
+// Labels beside points: right, left, above or below, where they touch nothing, or else farther off, at the end of a line.
 function drawLabels(plot, layer) {
   const { frame, width, colours } = plot, taken = [...plot.taken, ...plot.targets.filter((each) => each.solid)];
   const touches = (one, two) => one.x < two.x + two.width && two.x < one.x + one.width && one.y < two.y + two.height && two.y < one.y + one.height;
   for (const target of plot.targets.filter((each) => each.label)) {
     const text = shortened(target.label, 0.5 * frame.width), wide = widthOf(text), high = 15;
     const x = target.x + target.width / 2, y = target.y + target.height / 2, r = target.width / 2 + 4, [left, right, above, below] = target.span;
-    const places = [[right + r, y - high / 2], [left - r - wide, y - high / 2], [x - wide / 2, above - r - high], [x - wide / 2, below + r], ...[y - r - high / 2, y + r - high / 2].flatMap((top) => [[x + r, top], [x - r - wide, top]])];
+    const beside = (top) => [[x + r, top], [x - r - wide, top]];
+    const near = [[right + r, y - high / 2], [left - r - wide, y - high / 2], [x - wide / 2, above - r - high], [x - wide / 2, below + r], ...[y - r - high / 2, y + r - high / 2].flatMap(beside)];
+    const places = [...near, ...FAR.flatMap((far) => [y + far - high / 2, y - far - high / 2].flatMap(beside))];
     const free = places.map(([left, top]) => ({ x: left, y: top, width: wide, height: high })).find((box) => (
       box.x >= frame.x && box.x + box.width <= width && box.y >= frame.y - 8 && box.y + box.height <= frame.y + frame.height
       && !taken.some((each) => each !== target && touches(box, each))));
     if (!free) continue;
     taken.push(free);
+    if (!near.some(([left, top]) => left === free.x && top === free.y)) {
+      const end = free.x > x ? free.x - 2 : free.x + wide + 2;
+      layer.append(svg("path", { class: "leader", d: `M${x},${y}L${end},${free.y + high / 2}`, stroke: colours.muted, "stroke-width": 0.9 }));
+    }
     layer.append(label(text, free.x, free.y + high / 2, { class: "label", "dominant-baseline": "central", fill: colours.ink, ...haloOf(colours) }));
   }
 }

@@ -228,11 +228,7 @@ def _joined(
 
 
 def _axis(trials: Sequence[Trial]) -> Axis:
-    return Axis(
-        "measured time of the trials, in the order in which they ran",
-        "s",
-        limit=(0.0, max(each.end for each in trials)),
-    )
+    return Axis("measured time, trials in the order they ran", "s", limit=(0.0, max(each.end for each in trials)))
 
 
 def _bands(trials: Sequence[Trial]) -> tuple[Band, ...]:

@@ -73,11 +73,14 @@ function equip(figure) {
   explore(place, redraw);
 }
 
-// A link into a folded part opens it.
+// A link into a folded part opens it. Profiles before its target, whose controls take space, are drawn first.
 function follow() {
   const target = document.querySelector(":target");
   for (let fold = target?.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
-  if (target?.closest("details")) target.scrollIntoView();
+  const isLate = (place) => !place.dataset.drawn && place.compareDocumentPosition(target) & Node.DOCUMENT_POSITION_FOLLOWING;
+  const late = target ? figures.filter((each) => drawers.has(each.marks[0].type) && isLate(placeOf(each))) : [];
+  late.forEach(draw);
+  if (late.length || target?.closest("details")) target.scrollIntoView();
 }
 addEventListener("hashchange", follow);
 

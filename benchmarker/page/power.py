@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from benchmarker.api.errors import UserError
 from benchmarker.api.meter import SLOWDOWNS, Channel
 from benchmarker.page.page_model import Axis, Figure, Points, Section, table_of
-from benchmarker.page.study import Study
+from benchmarker.page.study import Group, Study, panels
 from benchmarker.tables.table import Column, number
 
 if TYPE_CHECKING:
@@ -85,29 +85,31 @@ def reader(study: Study, unread: list[str]) -> Reader:
 
 
 def time_series(study: Study, read: Reader) -> Section | None:
-    """Return power and temperature of the first trial of each configuration."""
+    """Return power and temperature of the first trial of each configuration, in a figure for each problem."""
+    figures = [figure for panel in panels(study) for figure in _panel(study, read, *panel)]
+    return Section("time_series", "Power and temperature", (), tuple(figures)) if figures else None
+
+
+def _panel(study: Study, read: Reader, key: str, of: str, groups: Sequence[Group]) -> Iterator[Figure]:
+    """Yield the figures of a problem; the cards of two configurations share their names."""
     sensed = [
         (group, record)
-        for group in study.groups
+        for group in groups
         if (record := next((each for each in group.records if each.trial_id in study.telemetry), None))
     ]
     drawn: dict[Sensed, list[Drawn]] = {"power": [], "temperature": []}
-    every = [
-        (group, record, line)
-        for group, record in sensed[:MOST_TRIALS]
-        for line in read(record.trial_id)[0]
-        if line.quantity in drawn
-    ]
-    names = apart(line.sensor for _, _, line in every)
-    for group, record, line in every:
-        label = group.side if len(study.cases) == 1 and group.side else group.label
-        name = ", ".join(filter(None, [f"{label}, trial {record.trial}", names[line.sensor]]))
-        drawn[line.quantity].append((name, group.series, *thinned(line.seconds, line.values, MOST_POINTS)))
+    is_one = len({group.case for group in groups}) == 1
+    for group, record in sensed[:MOST_TRIALS]:
+        lines = [line for line in read(record.trial_id)[0] if line.quantity in drawn]
+        names = apart({line.sensor for line in lines})
+        label = group.side if is_one and group.side else group.label
+        for line in lines:
+            name = ", ".join(filter(None, [f"{label}, trial {record.trial}", names[line.sensor]]))
+            drawn[line.quantity].append((name, group.series, *thinned(line.seconds, line.values, MOST_POINTS)))
     left = f"Only the first {MOST_TRIALS} of {len(sensed)} configurations are shown. " * (len(sensed) > MOST_TRIALS)
-    several = len(study.sides) > 1
-    figures = (_figure(quantity, of, left, several) for quantity, of in drawn.items())
-    found = tuple(filter(None, figures))
-    return Section("time_series", "Power and temperature", (), found) if found else None
+    for quantity, several in drawn.items():
+        if figure := _figure(quantity, several, left, len(study.sides) > 1):
+            yield replace(figure, key=f"{quantity}{key}", title=f"{figure.title}{of}")
 
 
 def _figure(quantity: Sensed, lines: list[Drawn], left: str, several: bool) -> Figure | None:

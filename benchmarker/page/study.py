@@ -242,7 +242,7 @@ def row_names(rows: Sequence[tuple[str, Group]]) -> tuple[str, ...]:
     """Return the names of the rows of a figure; of rows in succession with the same name, the others have the side."""
     names = [None, *(name for name, _ in rows)]
     return tuple(
-        group.side if name == last and group.side else f"{name} {group.side}".strip()
+        group.side if name == last and group.side else ": ".join(filter(None, (name, group.side)))
         for last, (name, group) in zip(names, rows, strict=False)
     )
 

@@ -117,8 +117,11 @@ def _is_rounding(groups: Sequence[Group]) -> bool:
 def _figure(study: Study, at: int, front: Front[Group], table: Table, trade: Trade, note: str) -> Figure:
     several = len(study.sides) > 1
     groups = [(point.configuration, point) for point in front.points]
+    is_one = several and len({group.case for group, _ in groups}) == 1  # which the title names
     placed = [
-        Placed(group.label, group.side or group.label, group.series if several else number, point)
+        Placed(
+            group.side if is_one else group.label, group.side or group.label, group.series if several else number, point
+        )
         for number, (group, point) in enumerate(sorted(groups, key=lambda pair: not pair[1].optimal))
     ]
     case = front.points[0].configuration

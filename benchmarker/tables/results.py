@@ -17,7 +17,7 @@ from benchmarker.records.step_times import MEAN_STEP_TIME, STEP_TIME
 from benchmarker.stats.median_interval import median_spreads
 from benchmarker.tables.table import Column, Filled, Shown, interval, metric_heading, number
 
-_SHORT = {STEP_TIME: "step time"}
+_SHORT = {STEP_TIME: "step time", "times_predicted": "step time / predicted", "predicted_s": "predicted step time"}
 
 
 class Trials(Protocol):

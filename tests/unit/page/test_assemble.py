@@ -328,6 +328,47 @@ def test_time_series_are_thinned_and_keep_their_extremes(rich, parts):
     assert (np.diff(thin_x) > 0).all()
 
 
+def test_each_problem_has_its_own_time_series_and_cards_of_two_sides_share_their_names(
+    page_of, place, parts, time_series
+):
+    folder = place([])
+    for number, (problem, side) in enumerate((problem, side) for problem in ("nap", "rest") for side in ("one", "two")):
+        made = make_record(case={"problem": problem, "framework": side}, design={"case_number": number})
+        made = msgspec.structs.replace(made, trial_id=f"t{number}")
+        atomic.write(folder / f"{made.trial_id}.json", atomic.encode(made))
+        atomic.write(folder / f"{made.trial_id}.telemetry.parquet", time_series(10))
+    found = parts(page_of(folder))
+    titles = [found[key].title for key in ("power-0", "power-1", "temperature-0", "temperature-1")]
+    assert titles == [f"{what} over time, {of}" for what in ("Power", "Temperature") for of in ("nap", "rest")]
+    names = [mark.name for mark in found["power-0"].marks]
+    assert len(names) == 4
+    assert [name.startswith(side) for name, side in zip(names, ("one", "one", "two", "two"), strict=True)] == [True] * 4
+
+
+def test_one_command_repeats_the_cases_of_a_run_that_differ_in_the_framework_alone(page_of, place):
+    """Three trials of each side, of which one always compiles; the other results are of runs of their own."""
+    run = "python -m benchmarker run --framework="
+    ways = {"one": (["jitted"], " --compile"), "two": (["eager", "compiled"], "")}
+    records = [
+        msgspec.structs.replace(
+            make_record(trial=trial, case={"framework": side, "executions": way}, design={"case_number": at}),
+            command=f"{run}{side} --problem=nap --ms=1.0{compiled} --seconds=5.0",
+        )
+        for at, (side, (way, compiled)) in enumerate(ways.items())
+        for trial in range(3)
+    ]
+    compiled = msgspec.structs.replace(
+        make_record(case={"framework": "two", "executions": ways["two"][0], "compile": True}, trial=9),
+        command=f"{run}two --problem=nap --ms=1.0 --compile --seconds=5.0",
+    )
+    tested = msgspec.structs.replace(make_record(trial=10, case={"framework": "one", "seed": 2}), command="pytest a.py")
+    assert section(page_of(place([*records, compiled, tested])), "repeat").commands == (
+        f"{run}one,two --problem=nap --ms=1.0 --seconds=5.0 --trials=3",
+        f"{run}two --problem=nap --ms=1.0 --compile --seconds=5.0",
+        "pytest a.py",
+    )
+
+
 def test_categories_add_up(rich, parts):
     figure = parts(rich)["categories"]
     for row in range(len(figure.rows)):
@@ -454,6 +495,23 @@ def test_the_front_is_that_of_pareto(rich, parts):
     assert len(listed) == 6
     assert sum(row[8] for row in listed) == 3  # one of each batch size
     assert all(math.isfinite(x) for mark in figure.marks for x in mark.x)
+
+
+def test_a_label_of_a_trade_off_is_the_side_if_the_title_has_the_case(page_of, place, parts):
+    records = [
+        make_record(
+            1.0 + at, trial=trial, case={"framework": side}, design={"case_number": at}, energy=make_energy(100.0)
+        )
+        for at, side in enumerate(("one", "two"))
+        for trial in range(3)
+    ]
+    other = [
+        make_record(1.0, trial=0, case={"framework": side, "params": {"ms": 9.0}}, design={"case_number": 2 + at})
+        for at, side in enumerate(("one", "two"))
+    ]
+    figure = parts(page_of(place([*records, *other])))["pareto-samples_per_J-0"]
+    assert figure.title == "Throughput against energy, nap ms=1.0"
+    assert sorted(label for mark in figure.marks for label in mark.labels) == ["one", "two"]
 
 
 def test_trade_offs_have_intervals_along_both_axes(page_of, place, parts):

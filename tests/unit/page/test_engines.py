@@ -1,6 +1,7 @@
 """The page and matplotlib draw the same of a figure: the ends of intervals along both axes, and the same names."""
 
 import re
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
@@ -39,14 +40,25 @@ METERS = Figure(
     rows=("power, 0 to 90 W",),
 )
 
+CLOSE = Figure(
+    "close",
+    "Points in nearly the same place",
+    "",
+    Axis("samples/J", limit=(0.0,)),
+    tuple(Points(f"side {at}", at, (5.4 + 0.01 * at,), (20.0 + 0.01 * at,), labels=(f"side {at}",)) for at in range(6)),
+    DATA,
+    y=Axis("samples/s", limit=(0.0,)),
+)
+SPAN = replace(CLOSE, key="span", x=Axis("time", "s"), marks=(Points("one", 0, (5.7, 13.4), (1.0, 2.0)),))
+
 
 @pytest.fixture(scope="module")
 def page(browser, tmp_path_factory):
     path = tmp_path_factory.mktemp("engines") / "page.html"
-    path.write_bytes(render(Page("made", "", (), (), (Section("made", "Made", (), (CROSSES, METERS)),))))
+    path.write_bytes(render(Page("made", "", (), (), (Section("made", "Made", (), (CROSSES, METERS, CLOSE, SPAN)),))))
     opened = browser.new_page(viewport={"width": 1280, "height": 900})
     opened.goto(path.as_uri())
-    for key in ("crosses", "meters"):
+    for key in ("crosses", "meters", "close", "span"):
         opened.locator(f"#plot-{key}").scroll_into_view_if_needed()
         opened.wait_for_selector(f"#plot-{key}[data-drawn]", timeout=60_000)
     yield opened
@@ -101,3 +113,23 @@ def test_names_are_the_same_in_both(page, figure):
     drawn = {"".join(each.itertext()) for each in ElementTree.fromstring(inline(figure)).iter("text")}
     names = {mark.name for mark in figure.marks}
     assert names & drawn == names & shown == names
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_labels_without_room_beside_their_points_are_at_the_end_of_a_line(page, width):
+    page.set_viewport_size({"width": width, "height": 900})
+    page.wait_for_timeout(500)
+    labels = page.locator("#plot-close .label")
+    assert sorted(labels.all_text_contents()) == [mark.name for mark in CLOSE.marks]
+    boxes = [each.bounding_box() for each in labels.all()]
+    tops = sorted((box["x"] > boxes[0]["x"], box["y"]) for box in boxes)
+    assert len(set(tops)) == len(boxes)
+    assert page.locator("#plot-close .leader").count() >= 2
+    assert page.locator("#plot-crosses .leader").count() == 0
+
+
+def test_a_short_axis_has_more_than_one_tick(page):
+    """From 5.4 to 13.7, with steps of 5, 10 would be alone."""
+    page.set_viewport_size({"width": 390, "height": 900})
+    page.wait_for_timeout(500)
+    assert page.locator("#plot-span .tick.x").all_text_contents() == ["6", "8", "10", "12"]

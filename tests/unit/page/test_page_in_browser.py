@@ -447,6 +447,15 @@ def test_every_heading_figure_and_case_has_a_link_and_one_into_a_folded_part_ope
     assert page.locator("tr:target").is_visible()
 
 
+@pytest.mark.parametrize("part", ["figure-power", "environment"])
+def test_a_link_leads_to_its_target_whatever_is_drawn_on_the_way(open_page, part):
+    """Profiles, which take more space once they are drawn, are before both."""
+    page = open_page(viewport={"width": 1280, "height": 900}, reduced_motion="reduce").page
+    page.evaluate("(part) => { location.hash = part; }", part)
+    page.wait_for_timeout(500)
+    assert page.locator(f"#{part}").bounding_box()["y"] == pytest.approx(16, abs=2)
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_an_accessibility_checker_finds_nothing(open_page, scheme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
