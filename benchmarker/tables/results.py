@@ -10,12 +10,11 @@ from typing import Protocol
 from benchmarker.api.metric import Metric
 from benchmarker.comparing.disturbances import disturbances
 from benchmarker.comparing.formatting import measure
-from benchmarker.formatting import si
 from benchmarker.hooks.metrics import Derive
 from benchmarker.records.record import Record
 from benchmarker.records.step_times import MEAN_STEP_TIME, STEP_TIME
 from benchmarker.stats.median_interval import median_spreads
-from benchmarker.tables.table import Column, Filled, Shown, interval, metric_heading, number
+from benchmarker.tables.table import Filled, metric_heading, number, spread
 
 _SHORT = {STEP_TIME: "step time", "times_predicted": "step time / predicted", "predicted_s": "predicted step time"}
 
@@ -76,8 +75,7 @@ def metrics(
         if has_spread(name) and max(map(len, measured)) > 1:
             kind, ends = median_spreads(measured)
             what = f"{heading} {kind}" if what else kind
-            texts = [Shown(None, _spread(*pair, unit) if pair else "-") for pair in ends]
-            filled += [(Column(what, only="print"), texts), *interval(name, ends)]
+            filled += spread(what, name, ends, unit)
     return filled
 
 
@@ -91,10 +89,3 @@ def headings(names: Sequence[str], skew: Sequence[str] = ()) -> dict[str, str]:
         for name in names
     ]
     return {name: word if words.count(word) == 1 else name for name, word in zip(names, words, strict=True)}
-
-
-def _spread(low: float, high: float, unit: str) -> str:
-    """Return two ends of a spread with their unit, once if it is the same for both: `3.71–4.02 ms`."""
-    one, two = (si(end, unit, 3) for end in (low, high))
-    is_same = one.partition(" ")[2] == two.partition(" ")[2]
-    return f"{one.partition(' ')[0] if is_same else one}–{two}"

@@ -89,6 +89,25 @@ def interval(name: str, ends: Iterable[tuple[float | None, float | None] | None]
     ]
 
 
+def spread(
+    heading: str, name: str, ends: Sequence[tuple[float | None, float | None] | None], unit: str
+) -> list[Filled]:
+    """Return a column of the intervals of a column with a unit, which is only printed, and those that only CSV has."""
+    texts = [
+        NOTHING if pair is None or pair[0] is None or pair[1] is None else Shown(None, _span(pair[0], pair[1], unit))
+        for pair in ends
+    ]
+    is_known = any(text is not NOTHING for text in texts)
+    return [*([(Column(heading, only="print"), texts)] if is_known else []), *interval(name, ends)]
+
+
+def _span(low: float, high: float, unit: str) -> str:
+    """Return two ends with their unit, once if it is the same for both: `3.71–4.02 ms`."""
+    one, two = (si(end, unit, 3) for end in (low, high))
+    is_same = one.partition(" ")[2] == two.partition(" ")[2]
+    return f"{one.partition(' ')[0] if is_same else one}–{two}"
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """Rows of raw values, with a title, and the notes under them; the first `labels` columns name the rows.

@@ -460,7 +460,7 @@ def test_a_plan_file_measures_programs(cli, tmp_path):
 
 def test_figures_are_scored_and_traded_off_as_other_metrics_are(cli, script):
     for result, value in (("one", 100), ("two", 150)):
-        script("tells", f"echo rate {value}; sleep 0.0{value}")
+        script("tells", f"echo rate {value}; sleep 0.{value}")
         done = cli("run", *QUIET, "--trials=2", "--figure=rate=rate (.*)", f"--results={result}", "--", "./tells")
         assert "[1/2] ./tells, trial 0: done" in done.stderr
     scored = cli("suite", "score", "one", "two", "--metric=rate")

@@ -19,7 +19,10 @@ from benchmarker.hooks.metrics import load_metrics, refuse_unknown
 from benchmarker.page import plots
 from benchmarker.page.page_model import Figure
 from benchmarker.records import store
-from benchmarker.tables.table import Column, Table, interval, number
+from benchmarker.tables.results import headings
+from benchmarker.tables.table import Column, Table, number, spread
+
+INTERVAL = "95% interval"
 
 
 @click.command("pareto")
@@ -110,19 +113,21 @@ def _parts(
     columns = case_columns([point.configuration.factors for point, _ in points], wide=wide)
     yield from columns.shared
     units = [metric.unit for metric in points[0][1].metrics]
+    words = headings(metrics)
+    last_first = [*words.values()][::-1]
     filled = [
         *columns.columns,
         *(
             each
             for at, (name, unit) in enumerate(zip(metrics, units, strict=True))
             for each in (
-                (number(name, unit, name), [point.values[at] for point, _ in points]),
-                *interval(name, [point.intervals[at] for point, _ in points]),
+                (number(name, unit, words[name]), [point.values[at] for point, _ in points]),
+                *spread(f"{words[name]} {INTERVAL}", name, [point.intervals[at] for point, _ in points], unit),
             )
         ),
         (Column("verdict", levels=("",)), [_verdict(*pair) for pair in points]),
     ]
-    yield Table.of_columns(filled, drop=metrics[:0:-1], ordered=True)
+    yield Table.of_columns(filled, drop=[f"{word} {INTERVAL}" for word in last_first] + last_first[:-1], ordered=True)
     unlike = executions(point.configuration.records[0].case for point, _ in points)
     for note in filter(None, [unlike, *skewed(cases.records), *emulated(cases.records)]):
         yield Text(f"note: {note}", "  ")

@@ -16,15 +16,15 @@ from benchmarker.cli.options.results import mixed_output, pool_option, read_case
 from benchmarker.cli.options.roof import roof_option, roof_output
 from benchmarker.cli.options.types import Choice, figure_option
 from benchmarker.display.result import Part, Text
-from benchmarker.formatting import count, si
+from benchmarker.formatting import count, si, with_interval
 from benchmarker.hooks.cases import Cases
 from benchmarker.library.results import traces_among
 from benchmarker.page import plots
 from benchmarker.records import ceilings
-from benchmarker.roofline.model import BEYOND, Level, Roofline, RooflinePoint, beyond, of_trace, rooflines
+from benchmarker.roofline.model import BEYOND, Level, Roofline, beyond, of_trace, rooflines
 from benchmarker.roofline.roofs import Source, named_roof
 from benchmarker.tables.shortening import WIDEST, apart
-from benchmarker.tables.table import Cell, Column, Shown, Table, number
+from benchmarker.tables.table import Cell, Column, Filled, Shown, Table, interval, number
 
 DROPPED = ("predicted", "attainable", "intensity", "achieved")
 """Columns that a narrow terminal does not show, the least important first."""
@@ -123,36 +123,23 @@ def _output(roofline: Roofline, level: Level | None, *, wide: bool) -> Iterator[
         yield f"  no {level}" if level in ("step", "phase") else f"  no {level or 'step'} to show: run with --profile"
         return
     names = [point.name for point in points]
-    rows = [_row(point, name) for point, name in zip(points, names if wide else apart(names, WIDEST), strict=True)]
-    yield Table.of(_COLUMNS, rows, drop=DROPPED, cut=["name"], ordered=True)
+    shown = names if wide else apart(names, WIDEST)
+    achieved = [(point.achieved or None, point.achieved_low or None, point.achieved_high or None) for point in points]
+    filled: list[Filled] = [
+        (Column("level", levels=("",)), [point.level for point in points]),
+        (Column("name"), [Shown(point.name, name) for point, name in zip(points, shown, strict=True)]),
+        (number("flop_per_byte", heading="intensity", form=".3g"), [point.intensity for point in points]),
+        (number("attainable_flop_per_s", "FLOP/s", "attainable"), [point.attainable or None for point in points]),
+        (number("achieved_flop_per_s", "FLOP/s", "achieved"), [_achieved(*each) for each in achieved]),
+        *interval("achieved_flop_per_s", [(low, high) for _, low, high in achieved]),
+        (Column("bound_by", levels=("bound by",)), [point.bound for point in points]),
+        (number("share", "%"), [point.share for point in points]),
+        (number("measured_s", "s"), [point.time_s for point in points]),
+        (number("predicted_s", "s"), [point.predicted_s for point in points]),
+    ]
+    yield Table.of_columns(filled, drop=DROPPED, cut=["name"], ordered=True)
     yield ""
 
 
-_COLUMNS = (
-    Column("level", levels=("",)),
-    Column("name"),
-    number("flop_per_byte", heading="intensity", form=".3g"),
-    number("attainable_flop_per_s", "FLOP/s", "attainable"),
-    number("achieved_flop_per_s", "FLOP/s", "achieved"),
-    *(number(f"achieved_flop_per_s {end}", only="data") for end in ("low", "high")),
-    Column("bound_by", levels=("bound by",)),
-    number("share", "%"),
-    number("measured_s", "s"),
-    number("predicted_s", "s"),
-)
-
-
-def _row(point: RooflinePoint, name: str) -> tuple[Cell, ...]:
-    return (
-        point.level,
-        Shown(point.name, name),
-        point.intensity,
-        point.attainable or None,
-        point.achieved or None,
-        point.achieved_low or None,
-        point.achieved_high or None,
-        point.bound,
-        point.share,
-        point.time_s,
-        point.predicted_s,
-    )
+def _achieved(value: float | None, low: float | None, high: float | None) -> Cell:
+    return value if value is None or low is None else Shown(value, with_interval(value, low, high, "FLOP/s"))

@@ -132,3 +132,13 @@ def test_the_command(cli, tmp_path):
     assert cli("pareto", ".", "--metric=,").returncode == 2
     assert cli("pareto", "none").returncode == 2
     assert "no metric is named 'speed'; there are: " in cli("pareto", ".", "--metric=speed").stderr
+
+
+def test_intervals_are_printed_from_six_trials_on(cli, tmp_path):
+    for trial in range(6):
+        made = make_record(1.0 + trial / 10, trial=trial)
+        atomic.write(tmp_path / f"{made.trial_id}.json", atomic.encode(made))
+    heading, row = cli("pareto", ".", "--metric=step_time_median_s").stdout.splitlines()[1:3]
+    assert "step time  step time 95% interval" in heading
+    assert "1.25 s  1–1.5 s" in row
+    assert "95%" not in cli("pareto", f"{made.trial_id}.json", "--metric=step_time_median_s").stdout

@@ -277,6 +277,14 @@ def test_the_command_prints_a_table_and_draws(command, tmp_path):
     assert "cannot draw roof.gif" in done.stderr
 
 
+def test_the_command_prints_the_interval_of_rates_if_there_is_one(command, tmp_path):
+    keep([make_ceiling(1024.0), make_ceiling(100.0, "memory")])
+    for trial, time in enumerate((5, 2, 9, 4, 7, 1, 8, 3, 6)):
+        (tmp_path / f"{trial}.json").write_bytes(atomic.encode(make_gemm(float(time), trial=trial)))
+    assert "205 [128, 512] FLOP/s" in command("roofline", ".").stdout
+    assert "256 FLOP/s" in command("roofline", "3.json").stdout
+
+
 def test_the_command_without_a_ceiling_names_the_remedy(command, tmp_path):
     (tmp_path / "one.json").write_bytes(atomic.encode(make_gemm(4.0)))
     done = command("roofline", "one.json")
