@@ -126,7 +126,7 @@ def caches(records: Iterable[Record]) -> str:
     for record in records:
         inputs, cost, cache_bytes = record.inputs, record.cost, (record.device and record.device.cache_bytes) or 0
         work_bytes = (cost and cost.bytes) or (inputs and inputs.set_bytes) or 0
-        if inputs and inputs.cache and work_bytes < cache_bytes:
+        if record.error is None and inputs and inputs.cache and work_bytes < cache_bytes:
             if inputs.cache == "hot":
                 told.add("stay in place: steps read them from the cache")
             elif inputs.sets * inputs.set_bytes > cache_bytes:
@@ -232,7 +232,7 @@ def energies(baseline: Sequence[Record], contender: Sequence[Record]) -> list[st
 
 def unsteady(records: Sequence[Record]) -> list[str]:
     """Report trials whose blocks still contain warm-up, or whose step time changes once for all."""
-    timed = [record for record in records if record.blocks]
+    timed = [record for record in records if record.blocks and record.error is None]
     changed = [
         (record, step)
         for record in timed
@@ -253,7 +253,7 @@ def unsteady(records: Sequence[Record]) -> list[str]:
 
 def skewed(records: Sequence[Record]) -> list[str]:
     """Report trials whose mean step time is far from the median, so that rates and step times may disagree."""
-    timed = [np.array(record.blocks.duration_ns) for record in records if record.blocks]
+    timed = [np.array(record.blocks.duration_ns) for record in records if record.blocks and record.error is None]
     shares = [float(np.mean(durations) / np.median(durations)) - 1 for durations in timed]
     if not (far := [share for share in shares if abs(share) >= SKEW]):
         return []

@@ -265,7 +265,8 @@ def _want(table: Settings, find: Callable[[str], Any], problem: Callable[[str], 
     made = problem(given["problem"])
     of_problem = {name: value for name, value in table.items() if name not in (*given, *_BESIDE)}
     for name in of_problem:
-        known = [*parameters.names(made), *_BESIDE, *parameters.settings(), "trials", "design", "order_seed"]
+        settings = (*parameters.names(made), *_BESIDE, *parameters.settings(), "trials", "design", "order_seed")
+        known = dict.fromkeys(settings)  # each once
         if name not in known:
             raise UserError(f"no setting of {given['problem']} is named {name!r}; {nearest(name, known, 2)}")
     values = parameters.resolve(made, of_problem, "cpu", spelt=str)

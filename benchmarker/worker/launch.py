@@ -201,7 +201,8 @@ def _ending_text(ending: Ending, log: Path) -> str:
         return f"the worker sent what is not valid: {ending.fault}"
     if ending.timed_out:
         where = f" ({ending.where})" if ending.where else ""
-        return f"not finished after {ending.wall_s:.0f} s{where}; allow more time with --timeout (timeout_s in Python)"
+        waited = f"{ending.wall_s:{'.0f' if ending.wall_s >= 1 else '.1g'}} s"
+        return f"not finished after {waited}{where}; allow more time with --timeout (timeout_s in Python)"
     if ending.exit is not None and ending.exit < 0:
         name = signal.Signals(-ending.exit).name
         hint = "; the system may have run out of memory" if name == "SIGKILL" else ""

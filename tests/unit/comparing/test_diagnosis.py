@@ -13,7 +13,7 @@ from benchmarker.comparing import diagnosis
 from benchmarker.comparing import disturbances as disturbing
 from benchmarker.comparing.disturbances import disturbances
 from benchmarker.records.energy import Conditions, EnergyFlag
-from benchmarker.records.record import DeviceTime, Inputs
+from benchmarker.records.record import DeviceTime, Failure, Inputs
 
 RNG = np.random.default_rng()
 
@@ -37,6 +37,12 @@ def test_quiet_trials_are_not_disturbed():
 def test_a_mean_far_from_the_median_is_told():
     records = [make_record([1.0, 1.0, 1.0, 1.16]), make_record([1.0, 1.0, 1.0, 1.4])]
     assert diagnosis.skewed(records[:1]) == []
+    assert (
+        diagnosis.skewed(
+            [msgspec.structs.replace(records[1], status="failed", error=Failure("check", "wrong", "verify"))]
+        )
+        == []
+    )
     (note,) = diagnosis.skewed(records)
     assert note.startswith("the mean step time differs from the median in 1 of 2 trials (worst +10%); samples/s")
     assert diagnosis.doubts([records])["skewed"] == note
