@@ -134,6 +134,11 @@ def some(texts: Sequence[str], most: int, between: str = ", ") -> str:
     return between.join(texts[:most]) + more
 
 
+def every(texts: Sequence[str]) -> str:
+    """Return texts in one: `a`, `a and b`, `a, b and c`."""
+    return " and ".join(filter(None, [", ".join(texts[:-1]), *texts[-1:]]))
+
+
 def part(number: int, total: int, one: str, *verbs: str) -> str:
     """Return a part of a number of things: `2 of 3 trials`; with two verbs, the one that fits: `1 of 3 trials was`."""
     return " ".join([f"{number} of {count(total, one)}", *verbs[number != 1 :][:1]])

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from benchmarker.api.case import Case
 from benchmarker.api.errors import UserError
+from benchmarker.formatting import every
 from benchmarker.hooks.cases import Cases, Configuration
 from benchmarker.hooks.names import Names, common_words, names, of_programs, on_side, title
 from benchmarker.records.environment import environment_of
@@ -84,9 +85,7 @@ def between(results: Sequence[tuple[str, Sequence[Record]]], *, lenient: bool = 
         what, axis = next(iter(unlike.items()))
         raise UserError(f"{what}; leave one out, or compare them nevertheless with --by={axis}")
     if not matches and not unlike:
-        raise UserError(
-            f"no configuration has a counterpart (they differ in {', '.join(axes)}); name an axis with --by"
-        )
+        raise UserError(f"no configuration has a counterpart (they differ in {every(axes)}); name an axis with --by")
     left = [each for key, each in baselines.items() if key not in matched]
     return Matching(
         tuple(matches),
@@ -270,7 +269,7 @@ def within(records: Sequence[Record]) -> Matching:
             f"compare them nevertheless with --by={','.join(axes)}"
         )
     if len(axes) > 1:
-        raise UserError(f"the configurations differ in {', '.join(axes)}; name one with --by")
+        raise UserError(f"the configurations differ in {every(axes)}; name one with --by")
     return by(records, axes[0], None)
 
 

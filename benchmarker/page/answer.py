@@ -52,14 +52,14 @@ def cards(study: Study, speedups: Sequence[Card]) -> list[Card]:
 
 
 def _uncompared(study: Study) -> Card:
-    """Return the card of what is not compared: why, and of a single configuration its step time."""
+    """Return the card of what is not compared: of a single configuration its step time, and why."""
     values = study.values(study.groups[0], STEP_TIME) if len(study.groups) == 1 else []
     if not values:
         return Card("none", "not compared", study.unjudged, "-", "")
     spread, (ends,) = median_spreads([values])
-    detail = f"{measure(STEP_TIME)}, the median over {count(len(values), 'trial')}"
-    detail += f"; {spread} {si(ends[0], 's')} to {si(ends[1], 's')}" if ends else ""
-    return Card("none", "not compared", study.unjudged, si(median(values), "s"), detail)
+    told = f"median over {count(len(values), 'trial')}"
+    told += f"; {spread} {si(ends[0], 's')} to {si(ends[1], 's')}" if ends else ""
+    return Card("none", measure(STEP_TIME), told, si(median(values), "s"), f"Not compared: {study.unjudged}.")
 
 
 def _scored(study: Study) -> Iterator[Card]:

@@ -137,7 +137,7 @@ function drawLabels(plot, layer) {
     const text = shortened(target.label, 0.5 * frame.width), wide = widthOf(text), high = 15;
     const x = target.x + target.width / 2, y = target.y + target.height / 2, r = target.width / 2 + 4, [left, right, above, below] = target.span;
     const beside = (top) => [[x + r, top], [x - r - wide, top]];
-    const near = [[right + r, y - high / 2], [left - r - wide, y - high / 2], [x - wide / 2, above - r - high], [x - wide / 2, below + r], ...[y - r - high / 2, y + r - high / 2].flatMap(beside)];
+    const near = [[right + r, y - high / 2], [left - r - wide, y - high / 2], [x - wide / 2, above - r - high], [x - wide / 2, below + r], ...[y - r - high / 2, y + r - high / 2].flatMap(beside), ...[above - r - high, below + r].flatMap((top) => [[x - 4, top], [x + 4 - wide, top]])];
     const places = [...near, ...FAR.flatMap((far) => [y + far - high / 2, y - far - high / 2].flatMap(beside))];
     const free = places.map(([left, top]) => ({ x: left, y: top, width: wide, height: high })).find((box) => (
       box.x >= frame.x && box.x + box.width <= width && box.y >= frame.y - 8 && box.y + box.height <= frame.y + frame.height

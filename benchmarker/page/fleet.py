@@ -106,7 +106,7 @@ def _all_alike(found: FleetResult) -> Card:
 
 
 def _family(found: FleetResult) -> str:
-    tested = f"{count(found.suspicions, 'suspicion')} tested together"
+    tested = f"{count(found.suspicions, 'suspicion')} {'was' if found.suspicions == 1 else 'were'} tested together"
     against = f", against {found.against}" if found.suspicions else ""
     return (
         f"{tested}{against}. The probability of any false alarm, a node or link whose shift is within "

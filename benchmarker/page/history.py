@@ -37,8 +37,8 @@ FULL = 0.1
 METHOD = (
     "A point is the median over the trials of a case in one run. Its interval covers the variation between trials, not "
     "that from day to day.",
-    "A change is an alarm of a scan that is repeated with each new run. Fewer than 5% of series of 40 points without a "
-    "change have any, also if neighbouring points are alike (autocorrelation up to 0.6).",
+    "Changes are found by a scan that is repeated with each new run. In fewer than 5% of series of 40 points that did "
+    "not change it finds one, even if neighbouring points are correlated (autocorrelation up to 0.6).",
 )
 SUSPECTED = (
     "The two sides of a change were measured at different times. It is a suspicion until `ab` has measured both in "
@@ -109,10 +109,11 @@ def _card(name: str, series: Series, change: Suspicion, by: str) -> Card:
 
 
 def _since(series: Series, change: Suspicion, by: str) -> str:
-    """Return the first point after a change: its name, and its time if the point before has the same name."""
+    """Return the first point after a change: its name, and its time to the second if the point before has that name."""
     if change.before != change.after:
         return f"since {by} {change.after}"
-    return f"since {series.points[change.at].started_at}, with {by} {change.after} before it too"
+    time = series.points[change.at].started_at[:19].replace("T", " ")
+    return f"since {time}" + ("" if time.startswith(change.after) else f", with the same {by} {change.after} before")
 
 
 def _levels(series: Series) -> list[tuple[int, int, float]]:

@@ -82,8 +82,8 @@ function drawParts(icicle, image, part, side, x, y, scale, colours) {
     x, y, width: Math.max(width, 0.8), height: PART - 1, fill, stroke: found ? colours.ink : colours.paper,
     "stroke-width": width > 3 ? (found ? 1.5 : 1) : 0, "stroke-dasharray": part.level === "rest" ? "2 2" : null,
   }));
-  const text = width > 26 ? shortened(part.name, width - 8) : "…";
-  if (text !== "…") group.append(label(text, x + 4, y + PART / 2, { "dominant-baseline": "central", fill: inkOn(fill) }));
+  const text = width > 26 ? shortened(part.name, width - 8) : "";
+  if (text === part.name || text.length > 5) group.append(label(text, x + 4, y + PART / 2, { "dominant-baseline": "central", fill: inkOn(fill) }));
   icicle.boxes.set(`${side} ${part.at}`, { x, y, width });
   image.append(group);
   let left = x;

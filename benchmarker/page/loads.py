@@ -116,30 +116,32 @@ def section(loads: Sequence[Load]) -> Section | None:
 
 def cards(loads: Sequence[Load]) -> list[Card]:
     """Return the highest rate of each load that holds its SLO; without an SLO, the latency at its highest rate."""
-    return [card for load in loads if (card := _card(load))]
+    return [card for each in _curves(loads) if (card := _card(each.label or named_load(each.load), each.load))]
 
 
-def _card(load: Load) -> Card | None:
-    if rate := found_rate(load):
+def _card(name: str, load: Load) -> Card | None:
+    rate = tried_rate(load)
+    if rate is None:
+        return _latency_card(name, load)
+    if load.searched and not (rate.rate and rate.is_bounded):
         of, detail = answer(rate, load), ""
-    elif rate := tried_rate(load):
-        which = "highest of the rates tried" if rate.rate else "none of the rates tried is one"
+    else:
+        which = "highest rate found" if load.searched else "highest of the rates tried"
+        which = which if rate.rate else "none of the rates tried is one"
         of = f"{which} at which {load.share:.0%} of requests meet the SLO"
         sure = [f"{rate.low:.4g} holds"] if rate.low else []
         sure += [f"{rate.high:.4g} does not"] if rate.high else []
         detail = f"95% sure that {' and '.join(sure)}." if sure else "Not 95% sure."
-    else:
-        return _latency_card(load)
-    return Card("none", "highest rate", f"{named_load(load)}: {of}.", named(rate.rate) if rate.rate else "none", detail)
+    return Card("none", "highest rate", f"{name}: {of}.", named(rate.rate) if rate.rate else "none", detail)
 
 
-def _latency_card(load: Load) -> Card | None:
+def _latency_card(name: str, load: Load) -> Card | None:
     kept = [each for each in figures_of(load) if "ttft_s" in each.percentiles and not each.is_overloaded]
     if not kept:
         return None
     highest = kept[-1]
     which = f"the highest rate{' without overload' if overload(load) else ''}"
-    words = f"{named_load(load)}: at {named(_rate_per_s(highest))}, {which}."
+    words = f"{name}: at {named(_rate_per_s(highest))}, {which}."
     first, end = (highest.percentiles[each][99] for each in ("ttft_s", "e2e_s"))
     detail = f"{interval(first)}; end to end p99 {latency(end.value)}."
     return Card("none", "TTFT p99", words, latency(first.value), detail)
@@ -152,12 +154,7 @@ def _doubts(load: Load) -> list[str]:
 
 def doubted(loads: Sequence[Load]) -> list[Doubt]:
     """Return what to know before believing the figures of loads."""
-    several = len(loads) > 1
-    return [
-        Doubt(sentence(f"{named_load(load)}: {text}" if several else text), KEY)
-        for load in loads
-        for text in _doubts(load)
-    ]
+    return [Doubt(each.sentence(text), KEY) for each in _curves(loads) for text in _doubts(each.load)]
 
 
 def page(loads: Sequence[Load], faults: Sequence[Fault], title: str | None) -> Page:

@@ -156,7 +156,7 @@ function drawMarks(plot, layer) {
 
 // Ranges of x across the whole frame, with names where these fit and names of rows do not stand there, and single values.
 function drawBands(plot, layer, texts) {
-  const { figure, frame, along, colours } = plot, named = !plot.narrow || !figure.rows.length, names = [];
+  const { figure, frame, along, colours, taken } = plot, named = !plot.narrow || !figure.rows.length, names = [];
   for (const band of figure.bands) {
     const left = Math.max(frame.x, along(band.start)), width = Math.min(frame.x + frame.width, along(band.end)) - left;
     if (width <= 0) continue;
@@ -167,6 +167,7 @@ function drawBands(plot, layer, texts) {
   }
   for (const value of figure.lines.filter((each) => each >= along.low && each <= along.high)) {
     layer.append(svg("line", { x1: along(value), x2: along(value), y1: frame.y, y2: frame.y + frame.height, stroke: colours.muted, "stroke-width": 1.5, "stroke-dasharray": "2 3" }));
+    taken.push({ x: along(value) - 3, y: frame.y, width: 6, height: frame.height });
   }
   texts.append(...names);
 }

@@ -35,10 +35,11 @@ def measured(study: Study) -> Section:
         caption = f"Only the first {MOST_SIDES} of {len(study.sides)} sides are shown. {caption}".strip()
     elif len(sides) > 1 and not marked:
         caption = "The sides do not differ in any of these properties."
-    parts = [Listing("Sides", Table(columns, tuple(rows), marked=frozenset(marked)), caption)]
+    table = Table(columns, tuple(rows), marked=frozenset(marked))
+    parts = [Listing("Sides" if len(sides) > 1 else "Conditions", table, caption)]
     if len(sides) > 1 and same:
-        table = Table((Column("property"), Column("value")), tuple(row[:2] for row in same))
-        parts.append(Listing(f"{_same(study)} ({len(same)})", table, folded=True))
+        shared = Table((Column("property"), Column("value")), tuple(row[:2] for row in same))
+        parts.append(Listing(f"{_same(study)} ({len(same)})", shared, folded=True))
     return Section("measured", "What was measured", tuple(lead), tuple(parts))
 
 

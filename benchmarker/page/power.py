@@ -102,9 +102,9 @@ def _panel(study: Study, read: Reader, key: str, of: str, groups: Sequence[Group
     for group, record in sensed[:MOST_TRIALS]:
         lines = [line for line in read(record.trial_id)[0] if line.quantity in drawn]
         names = apart({line.sensor for line in lines})
-        label = group.side if is_one and group.side else group.label
+        label = group.side if is_one else group.label
         for line in lines:
-            name = ", ".join(filter(None, [f"{label}, trial {record.trial}", names[line.sensor]]))
+            name = ", ".join(filter(None, [label, f"trial {record.trial}", names[line.sensor]]))
             drawn[line.quantity].append((name, group.series, *thinned(line.seconds, line.values, MOST_POINTS)))
     left = f"Only the first {MOST_TRIALS} of {len(sensed)} configurations are shown. " * (len(sensed) > MOST_TRIALS)
     for quantity, several in drawn.items():

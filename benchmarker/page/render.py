@@ -49,6 +49,7 @@ def render(page: Page) -> bytes:
         amount=cell_text,
         prose=prose,
         places=_Places(),
+        whole=lambda text: Markup(_unbroken(text)),  # noqa: S704  # escaped there
         is_long=lambda table: len(table.rows) > LONG,
         shorter=_shorter,
         is_figure=lambda part: isinstance(part, Figure),
@@ -128,9 +129,8 @@ def _shown(part: Any) -> Any:
 
 def prose(text: str) -> Markup:
     """Return a sentence as markup: what stands between backticks is code, and options and dates stay on one line."""
-    parts = _CODE.split(str(escape(readable(text))))
-    marked = [
-        f"<code>{part}</code>" if number % 2 else _WHOLE.sub(r'<span class="whole">\g<0></span>', part)
-        for number, part in enumerate(parts)
-    ]
-    return Markup("".join(marked))  # noqa: S704  # escaped before
+    return Markup(_CODE.sub(r"<code>\1</code>", _unbroken(text)))  # noqa: S704  # escaped there
+
+
+def _unbroken(text: str) -> str:
+    return _WHOLE.sub(r'<span class="whole">\g<0></span>', str(escape(readable(text))))

@@ -45,7 +45,7 @@ def scaling(study: Study) -> tuple[Section | None, list[Card]]:
         for note in series.notes:
             about.setdefault(note, []).append(name)
     points = [note if len(by) == len(names) else f"{note} ({'; '.join(by)})" for note, by in about.items()]
-    points = [sentence(text) for text in (*points, *found.notes, *found.left_out)]
+    points = [*map(sentence, (*points, *found.notes)), *(f"{text}." for text in found.left_out)]
     parts = [speedups_figure(found)] if found.series else []
     lead = (*filter(None, [same and f"{same}."]), *told)
     section = Section("scaling", "Scaling", lead, (*parts, *_devices(study)), tuple(points))

@@ -138,16 +138,17 @@ def _scopes(study: Study) -> Figure | None:
     if not found:
         return None
     largest = sorted(found, key=lambda key: (-max(median(values) for _, values in found[key]), key))
+    several = len({group.title for group in study.groups}) > 1
     rows = [
-        (" · ".join(filter(None, (*key, group.title))), group, describe(values))
+        (" · ".join(filter(None, (*key, group.title if several else ""))), group, describe(values))
         for key in largest
         for group, values in found[key]
     ]
     least = LEAST_SHARE * rows[0][2].median
     caption = (
         "The time of each scope in a profiled step, with boxes as above. Times were measured under the profiler, in a "
-        "separate process. A fused kernel is attributed to the scope of its root. Scopes that take less than "
-        f"{LEAST_SHARE:.0%} of the time of the longest are only in the data table."
+        "separate process. A fused kernel is attributed to the scope of its root. Scopes are drawn if they take at "
+        f"least {LEAST_SHARE:.0%} of the time of the longest."
     )
     large = [key for key in largest if max(median(values) for _, values in found[key]) >= least]
     number = sum(len(found[key]) for key in large)

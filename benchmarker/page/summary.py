@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarker.comparing.diagnosis import emulated, skewed
-from benchmarker.formatting import count, sentence, some
+from benchmarker.formatting import count, every, sentence, some
 from benchmarker.page.page_model import Section, searchable
 from benchmarker.page.study import Study, days, named
 from benchmarker.records.factors import varying
@@ -22,7 +22,7 @@ def title(study: Study) -> str:
     problems = sorted({problem for problem, _, _ in kinds})
     if len(kinds) == 1:
         return ", ".join(kinds.pop())
-    return " and ".join([", ".join(problems[:-1]), problems[-1]] if len(problems) > 1 else problems)
+    return every(problems)
 
 
 def subtitle(study: Study) -> str:

@@ -78,9 +78,10 @@ function drawTimeline(place, figure, width, colours) {
         pen.strokeRect(left + 0.5, top + 0.5, wide - 1.6, high - 1);
       }
       if (wide > 24 && high > 10) {
-        const most = Math.floor((wide - 6) / letter), text = titleOfBox(box);
+        const most = Math.floor((wide - 6) / letter), title = titleOfBox(box);
+        const text = title.length <= most ? title : box.rows > 1 || most < 6 ? "" : `${title.slice(0, most - 1)}…`;
         pen.fillStyle = inkOn(fill);
-        pen.fillText(text.length <= most ? text : `${text.slice(0, Math.max(1, most - 1))}…`, left + 3, box.y + (ROW - 1) / 2, wide - 6);
+        pen.fillText(text, left + 3, box.y + (ROW - 1) / 2, wide - 6);
       }
     }
   }

@@ -66,14 +66,8 @@ def _cards(side: Side, several: bool) -> list[Card]:
     then = ", ".join(f"{each.category or NO_CATEGORY} {each.share:.1%}" for each in others[:3])
     busy = f"{si(category.busy_ns / 1e9, 's')} of {si(trace.busy_ns / 1e9, 's')} busy"
     of = f"{side.name}: " if several else ""
-    cards = [
-        _card(
-            "most of the time" if category.share > 0.5 else "largest category",
-            f"{of}{category.category or NO_CATEGORY}, {busy}.",
-            category.share,
-            f"Then {then}." if then else "",
-        )
-    ]
+    words = f"{of}{category.category or NO_CATEGORY}, {busy}."
+    cards = [_card("largest category", words, category.share, f"Then {then}." if then else "")]
     if several:
         return cards
     (name,) = apart([kernel.name], WIDEST)
@@ -95,7 +89,7 @@ def _comparison(sides: Sequence[Side], difference_: pd.DataFrame, steps: tuple[i
     largest = ""
     if len(difference_):
         name, ns = difference_[["name", "difference_ns"]].iloc[0]
-        largest = f"Largest difference: {'+' if ns > 0 else ''}{si(ns / 1e9, 's')} in {apart([name], WIDEST)[0]}. "
+        largest = f"Largest difference: {apart([name], WIDEST)[0]} ({'+' if ns > 0 else ''}{si(ns / 1e9, 's')}). "
     per_step = " per step" if steps != (1, 1) else ""
     words = f"Busy time{per_step}: {si(one / 1e9, 's')} in {sides[0].name}, {si(two / 1e9, 's')} in {sides[1].name}."
     change = f"{two / one - 1:+.1%}" if one else "-"
@@ -147,8 +141,7 @@ def _difference(sides: Sequence[Side], known: Sequence[str]) -> tuple[Section, C
     per_step = bool(before.trace.steps and after.trace.steps)
     steps = (before.trace.steps, after.trace.steps) if per_step else (1, 1)
     table = difference(work(before.events), work(after.events), ["name", "category"], steps)
-    lead = f"Busy time of each kernel{' per step' if per_step else ''} in the first trace and in the second. "
-    lead += "One profile of each gives no verdict."
+    lead = f"Busy time of each kernel{' per step' if per_step else ''} in the first trace and in the second."
     figure = icicle("difference-icicle", "Where the difference is", sides, known, MOST_DRAWN)
     section = Section("difference", "What differs", (lead,), (figure, listing("Kernels", table, what=KERNELS)))
     return section, _comparison(sides, table, steps)

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from benchmarker.formatting import part, si
+from benchmarker.formatting import every, part, si
 from benchmarker.records.load import Load, RequestOutcome
 from benchmarker.serving.latency import Figures, figures_of, ttft_s
 
@@ -27,7 +27,7 @@ def _of_steps(figures: Sequence[Figures], target: float) -> Iterator[str]:
     def at(doubted: Sequence[Figures]) -> str:
         if len(figures) == 1:
             return ""
-        return f" at {', '.join(f'{one.step.rate_per_s:.4g}' for one in doubted)} requests/s"
+        return f" at {every([f'{one.step.rate_per_s:.4g}' for one in doubted])} requests/s"
 
     for step in figures:
         if not step.is_whole:

@@ -1,6 +1,6 @@
 import pytest
 
-from benchmarker.formatting import decimals, part, scale, sentence, si, some, spreadsheet_text, with_interval
+from benchmarker.formatting import decimals, every, part, scale, sentence, si, some, spreadsheet_text, with_interval
 
 
 @pytest.mark.parametrize("text", ["=1", "+1", "-1", "@x", " =1", "\t1", "\rx", "\t=1"])
@@ -11,6 +11,10 @@ def test_what_a_spreadsheet_would_execute_gets_an_apostrophe(text):
 @pytest.mark.parametrize("text", ["", "gemm", "1-1", "a=b", "1", "x\t=1"])
 def test_other_text_stays(text):
     assert spreadsheet_text(text) == text
+
+
+def test_all_of_several_are_told_with_an_and_before_the_last():
+    assert [every(list("abc")[:number]) for number in range(4)] == ["", "a", "a and b", "a, b and c"]
 
 
 def test_a_part_of_a_number_of_things_has_the_plural_and_the_verb_of_the_whole():

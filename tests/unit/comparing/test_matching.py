@@ -159,7 +159,7 @@ def test_within_one_run():
     assert names(matching.within(records("r", {"seed": 1}, {"seed": 0}))) == [({}, "seed=1", "seed=0")]
     three = records("r", {"seed": 1}, {"seed": 0}, {"seed": 2})
     assert [match.contender.name for match in matching.within(three).matches] == ["seed=0", "seed=2"]
-    with pytest.raises(UserError, match="differ in precision, seed; name one with --by"):
+    with pytest.raises(UserError, match="differ in precision and seed; name one with --by"):
         matching.within(records("r", {}, {"seed": 1}, {"precision": "fp64"}))
     with pytest.raises(UserError, match="of one configuration"):
         matching.within(records("r", {}))

@@ -224,7 +224,7 @@ def test_boxes_are_quantiles_of_all_timed_blocks(page_of, place, parts):
 def test_without_a_comparison_the_page_says_why(page_of, place):
     made = page_of(place([make_record(trial=trial) for trial in range(3)]))
     assert made.cards[0].verdict == "none"
-    assert "the records are of one configuration" in made.cards[0].sentence
+    assert "the records are of one configuration" in made.cards[0].detail
     assert "the records are of one configuration" in section(made, "verdicts").lead[0]
 
 
@@ -728,6 +728,7 @@ def test_the_figures_of_a_single_case_have_the_names_of_the_sides_alone(page_of,
 
 def test_a_single_configuration_has_its_step_time_at_the_top(page_of, place):
     (card,) = page_of(place([make_record(step_s, trial=trial) for trial, step_s in enumerate((1.0, 1.2, 1.1))])).cards
-    assert (card.figure, card.detail) == ("1.1 s", "step time (median), the median over 3 trials; range 1 s to 1.2 s")
+    assert (card.word, card.figure) == ("step time (median)", "1.1 s")
+    assert card.sentence == "median over 3 trials; range 1 s to 1.2 s"
     (several,) = page_of(place([make_record(case={"seed": seed}, trial=seed) for seed in (1, 2)], "two")).cards
     assert several.figure != "1 s"

@@ -90,8 +90,12 @@ def test_a_change_between_points_of_one_name_is_told_by_its_time() -> None:
     made = series()
     change = msgspec.structs.replace(made.changes[0], before="2.9", after="2.9", confirm=["git a", "run b"])
     page_of = page([msgspec.structs.replace(made, changes=[change])], "torch")
-    assert page_of.cards[0].sentence.endswith("worse since 2026-03-07T00:00:00Z, with torch 2.9 before it too.")
+    assert page_of.cards[0].sentence.endswith("worse since 2026-03-07 00:00:00, with the same torch 2.9 before.")
     assert page_of.sections[0].commands == ("git a && run b",)
+    timed = msgspec.structs.replace(change, before="2026-03-07 00:00", after="2026-03-07 00:00")
+    page_of = page([msgspec.structs.replace(made, changes=[timed])], "date")
+    assert page_of.cards[0].sentence.endswith("worse since 2026-03-07 00:00:00.")
+    assert b'<td><span class="whole">2026-03-07</span> 00:00</td>' in render(page_of)
 
 
 def test_all_cases_are_in_the_heat_map_with_worse_above_0() -> None:
@@ -117,7 +121,10 @@ def test_without_a_change_the_answer_says_so() -> None:
 @pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), (1200, "light")])
 def test_a_browser_draws_it_within_the_screen(browser: Any, tmp_path: Path, width: int, scheme: str) -> None:
     file = tmp_path / "history.html"
-    file.write_bytes(render(page([series(number) for number in range(3)], "commit")))
+    made = [series(number) for number in range(3)]
+    for each in made:
+        each.points[6] = msgspec.structs.replace(each.points[6], label="29c10796b63d")
+    file.write_bytes(render(page(made, "commit")))
     complaints: list[str] = []
     opened = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
     opened.on("console", lambda message: complaints.append(message.text))
@@ -127,6 +134,11 @@ def test_a_browser_draws_it_within_the_screen(browser: Any, tmp_path: Path, widt
         opened.locator(f"#plot-{key}").scroll_into_view_if_needed()
         opened.wait_for_selector(f"#plot-{key}[data-drawn]", timeout=60_000)
     wide = opened.evaluate("document.documentElement.scrollWidth")
+    label = opened.locator("#plot-series-2 text.label").bounding_box()
+    change = opened.locator("#plot-series-2 line[stroke-dasharray='2 3']").bounding_box()
     opened.close()
     assert complaints == []
     assert wide <= width
+    assert label
+    assert change
+    assert not label["x"] - 1 < change["x"] < label["x"] + label["width"] + 1, "the name of a change lies on its line"

@@ -296,7 +296,7 @@ def test_no_markers_of_code_and_of_line_breaks_are_on_the_page(page_of, place, t
     assert "`" not in shown.replace("second `line`", "")  # a message is shown as it is
     assert "\\x0a" not in shown
     assert "first line second" in shown
-    assert "<code>benchmarker ceilings --precision=fp32</code>" in shown
+    assert '<code>benchmarker ceilings <span class="whole">--precision</span>=fp32</code>' in shown
 
 
 def test_the_digest_of_a_result_is_that_of_its_record_files_one_after_the_other(page_of, offers):

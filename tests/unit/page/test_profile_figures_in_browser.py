@@ -89,6 +89,23 @@ def test_all_are_drawn_at_every_width_and_none_is_wider_than_the_screen(open_pag
             )
             assert colours > 10
     assert page.evaluate("document.scrollingElement.scrollWidth") == width
+    if width == 360:
+        page.locator("#table-ops").scroll_into_view_if_needed()
+        beside = page.locator("#table-ops ~ * table").first.locator("td").nth(1).bounding_box()
+        assert beside["x"] + beside["width"] < width, "only names are on the screen, and no number"
+
+
+def test_numbers_of_printed_tables_are_whole_and_all_columns_are_on_the_paper(open_page):
+    page = open_page(688)
+    page.emulate_media(media="print")
+    cells = "table:not(:has(th:nth-child(13))) td[data-v]"
+    lines = """(cells) => cells.map((cell) => {
+      const range = document.createRange();
+      range.selectNodeContents(cell);
+      return new Set([...range.getClientRects()].map((box) => Math.round(box.top))).size;
+    })"""
+    assert set(page.eval_on_selector_all(cells, lines)) == {1}
+    assert max(page.eval_on_selector_all("table", "(tables) => tables.map((table) => table.offsetWidth)")) <= 688
 
 
 def test_parts_are_as_wide_as_their_time_and_enlarged_by_click_keys_and_the_way_back(open_page):

@@ -268,4 +268,4 @@ def test_options_and_dates_of_a_sentence_stay_on_one_line():
     assert prose("add --compile-all; 2026-11-27 <b>") == (
         'add <span class="whole">--compile-all</span>; <span class="whole">2026-11-27</span> &lt;b&gt;'
     )
-    assert prose("`a --x=1` and `b`") == "<code>a --x=1</code> and <code>b</code>"
+    assert prose("`a --x=1` and `b`") == '<code>a <span class="whole">--x</span>=1</code> and <code>b</code>'

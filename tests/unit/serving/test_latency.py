@@ -135,6 +135,8 @@ def test_with_several_rates_each_doubt_names_its_own():
     rising = [outcome(float(at), 0.1 + at / 30, 9.0) for at in range(60)]
     (doubt,) = doubts(load([step(QUIET, 1.0), step(rising, 4.0)]))
     assert doubt.startswith("latency was still rising at the end at 4 requests/s: ")
+    (doubt,) = doubts(load([step(QUIET, 1.0), step(rising, 4.0), step(rising, 5.0)]))
+    assert doubt.startswith("latency was still rising at the end at 4 and 5 requests/s: ")
 
 
 def test_that_a_rate_too_high_for_the_slo_is_not_stable_goes_without_saying():
