@@ -27,14 +27,13 @@ from benchmarker.stats.verdict import LOOKS
 
 
 @click.command("ab", context_settings={"ignore_unknown_options": True})
-@click.option("--a", metavar="OPTIONS", default="", help="Options of the baseline (A) only.")
-@click.option("--b", metavar="OPTIONS", default="", help="Options of the contender (B) only.")
+@click.option("--a", metavar="OPTIONS", default="", show_default=False, help="Options of the baseline (A) only.")
+@click.option("--b", metavar="OPTIONS", default="", show_default=False, help="Options of the contender (B) only.")
 @click.argument("common", metavar="[OPTIONS OF RUN]...", nargs=-1, type=click.UNPROCESSED)
 @click.option(
     "--design",
     type=Choice(get_args(Design)),
     default="auto",
-    show_default=True,
     help="rounds: a fresh process for each trial; duet: both sides alternate in one process; auto: duet if possible.",
 )
 @click.option(
@@ -45,7 +44,6 @@ from benchmarker.stats.verdict import LOOKS
     "--max-rounds",
     type=Integer(min=2),
     default=LOOKS[-1],
-    show_default=True,
     help="Maximum number of rounds; a round is one trial of A and one of B.",
 )
 @click.option("--order-seed", type=Integer(min=0), metavar="N", help="Seed of the random trial order.")

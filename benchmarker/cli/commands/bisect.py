@@ -27,12 +27,11 @@ MAX_ROUNDS = 100
 
 @click.command("bisect")
 @click.option("--good", metavar="REVISION", required=True, help="A commit before the change.")
-@click.option("--bad", metavar="REVISION", default="HEAD", show_default=True, help="A commit after the change.")
+@click.option("--bad", metavar="REVISION", default="HEAD", help="A commit after the change.")
 @click.option(
     "--repo",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     default=".",
-    show_default=True,
     metavar="FOLDER",
     help="The git repository.",
 )
@@ -45,7 +44,6 @@ MAX_ROUNDS = 100
     "--max-rounds",
     type=Integer(min=8),
     default=MAX_ROUNDS,
-    show_default=True,
     help="Maximum number of rounds of a comparison; a commit that is undecided then is skipped.",
 )
 @results_option()

@@ -23,9 +23,7 @@ from benchmarker.tables.table import Table
 @click.command("create")
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @output_option("Name of the zip file, if there is one.  [default: RUN.zip in the current folder]")
-@click.option(
-    "--profiles/--no-profiles", default=True, show_default=True, help="Include event tables and profiler files."
-)
+@click.option("--profiles/--no-profiles", default=True, help="Include event tables and profiler files.")
 @click.option("--with-source", "source", is_flag=True, help="Include the files of yours that were measured.")
 @click.option(
     "--redact",
@@ -106,7 +104,6 @@ verifying_options = all_of(
     metavar="FOLDER",
     type=Folder(),
     default=Path("results"),
-    show_default=True,
     help="Folder below which the run's folder is created.",
 )
 @verifying_options
@@ -119,13 +116,7 @@ def unpack_command(to: Path, **options: Any) -> Output:
     return receive(to, **options)
 
 
-def receive(
-    to: Path | None,
-    file: Path,
-    sha256: str | None,
-    signed_by: Path | None,
-    max_size: int | None,
-) -> Output:
+def receive(to: Path | None, file: Path, sha256: str | None, signed_by: Path | None, max_size: int | None) -> Output:
     """Verify a bundle, unpack it below `to` if that is given, and return the outcome."""
     if sha256 is not None and not re.fullmatch("[0-9a-fA-F]{64}", sha256):
         raise UserError("--sha256 must be 64 hexadecimal digits, as printed by `bundle create`")

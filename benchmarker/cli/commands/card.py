@@ -31,7 +31,6 @@ from benchmarker.stats.median_interval import MIN_BLOCKS_FOR_INTERVAL
     "--trials",
     type=Integer(min=1),
     default=MIN_BLOCKS_FOR_INTERVAL,
-    show_default=True,
     help="Trials of each size, each in a fresh process; with fewer than the default, values have no interval.",
 )
 @store_options

@@ -37,10 +37,9 @@ _ONE = ("batch_size", 1)
     "precisions",
     metavar="NAME[,NAME...]",
     default="fp32",
-    show_default=True,
     help="Precisions of the matrix products; copy and triad are always measured in fp32.",
 )
-@click.option("--device", default="auto", show_default=True, help="Platform: cpu, cuda, ...; or auto.")
+@click.option("--device", default="auto", help="Platform: cpu, cuda, ...; or auto.")
 @case_options("gpu")
 @click.option(
     "--thorough",
@@ -48,15 +47,12 @@ _ONE = ("batch_size", 1)
     help="Try more sizes, and measure the fastest of each kind again in fresh processes; takes about 20 minutes.",
 )
 @click.option(
-    "--threads",
-    type=Integer(min=1),
-    help="CPU threads; the ceilings then apply only to trials with as many threads.",
+    "--threads", type=Integer(min=1), help="CPU threads; the ceilings then apply only to trials with as many threads."
 )
 @click.option(
     "--trials",
     type=Integer(min=1),
     default=5,
-    show_default=True,
     help="With --thorough: trials (fresh processes) that measure each winner of the search again.",
 )
 @results_option("With --thorough: folder for the records.")

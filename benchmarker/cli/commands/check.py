@@ -29,7 +29,7 @@ from benchmarker.tables.table import NOTHING, Column, Table, number
 @click.command("check", cls=ProblemCommand, example="check --problem=gemm")
 @frameworks_option("Frameworks to check. [default: all available here]")
 @case_options(*WHAT)
-@click.option("--steps", type=Integer(min=40), metavar="N", default=40, show_default=True, help="Training steps.")
+@click.option("--steps", type=Integer(min=40), metavar="N", default=40, help="Training steps.")
 @progress_options
 @output_options(form=False)
 def command(framework: str | None, steps: int, **options: Any) -> Output:

@@ -34,7 +34,6 @@ from benchmarker.records import store
     "--level",
     type=Choice(get_args(Level)),
     default="trial",
-    show_default=True,
     help="Compare whole trials, or each scope or kernel of profiled trials (δ is then 5% by default).",
 )
 @where_option
@@ -44,7 +43,6 @@ from benchmarker.records import store
     "--unit",
     type=Choice(get_args(Unit)),
     default="trial",
-    show_default=True,
     help="What counts as one sample; blocks of one process are not independent.",
 )
 @click.option(

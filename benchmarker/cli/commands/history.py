@@ -26,15 +26,10 @@ from benchmarker.records.step_times import STEP_TIME
     "--by",
     metavar="PROPERTY",
     default=DATE,
-    show_default=True,
     help="What names and orders the points: date, commit, a library such as torch, driver, kernel, ...; or node, "
     "for a series of each.",
 )
-@click.option(
-    "--metric",
-    metavar="NAME",
-    help=f"Metric of the series, any that `show` prints. [default: {STEP_TIME}]",
-)
+@click.option("--metric", metavar="NAME", help=f"Metric of the series, any that `show` prints. [default: {STEP_TIME}]")
 @click.option("--confirm", is_flag=True, help="Measure both sides of the newest changes now, in turns, as `ab` does.")
 @click.option(
     "--most",

@@ -36,7 +36,6 @@ _SETTINGS = (
     "--trials",
     type=Integer(min=1),
     default=TRIALS,
-    show_default=True,
     help="Rounds; with fewer than the default, shares have no interval.",
 )
 @measure_option
@@ -44,13 +43,7 @@ _SETTINGS = (
 @progress_options
 @output_options()
 def command(
-    run: Path | None,
-    framework: str | None,
-    trials: int,
-    measure: bool,
-    results: Path,
-    resume: bool,
-    **options: Any,
+    run: Path | None, framework: str | None, trials: int, measure: bool, results: Path, resume: bool, **options: Any
 ) -> Output:
     """Show which level of the stack loses how much: bare library, framework, the step around it.
 

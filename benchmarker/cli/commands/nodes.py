@@ -33,20 +33,11 @@ ROUNDS = 3
 @click.command("run")
 @click.argument("plan", required=False, shell_complete=complete_plan_file, type=click.Path(path_type=Path))
 @click.option(
-    "--suite",
-    metavar="NAME",
-    shell_complete=complete_suite,
-    help=f"The suite to run on each node. [default: {SUITE}]",
+    "--suite", metavar="NAME", shell_complete=complete_suite, help=f"The suite to run on each node. [default: {SUITE}]"
 )
-@click.option("--nodes", default=run.ALL, show_default=True, metavar="all|N|NAME,...", help="Nodes of the allocation.")
+@click.option("--nodes", default=run.ALL, metavar="all|N|NAME,...", help="Nodes of the allocation.")
 @suite_options
-@click.option(
-    "--rounds",
-    type=Integer(min=1),
-    default=ROUNDS,
-    show_default=True,
-    help="Trials of each case before suspects are repeated.",
-)
+@click.option("--rounds", type=Integer(min=1), default=ROUNDS, help="Trials of each case before suspects are repeated.")
 @click.option("--no-repeat", is_flag=True, help="Do not repeat suspects; needs --rounds=9 or more.")
 @delta_option
 @alpha_option
@@ -101,12 +92,7 @@ def run_command(
 )
 @output_options(top=ALL)
 def show_command(
-    results: tuple[Path, ...],
-    delta: float | None,
-    alpha: float,
-    every: bool,
-    xml: Path | None,
-    output: Path | None,
+    results: tuple[Path, ...], delta: float | None, alpha: float, every: bool, xml: Path | None, output: Path | None
 ) -> Output:
     """Show the outliers among the nodes, devices and links of a fleet, the slowest first, with the evidence.
 

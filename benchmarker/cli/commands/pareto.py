@@ -32,7 +32,6 @@ INTERVAL = "95% interval"
     "names",
     metavar="NAME[,NAME...]",
     default="samples_per_s,host_peak_rss_bytes",
-    show_default=True,
     help="Metrics that `show` prints; each is judged in its better direction.",
 )
 @figure_option("Write two metrics")

@@ -40,11 +40,7 @@ _RARE_HZ = 0.01
 
 @click.command("power")
 @click.option(
-    "--power",
-    metavar="METER[,METER...]",
-    default=samplers.AUTO,
-    show_default=True,
-    help="Meters to query; auto: all that are registered.",
+    "--power", metavar="METER[,METER...]", default=samplers.AUTO, help="Meters to query; auto: all that are registered."
 )
 @click.option("--watch", is_flag=True, help="Update the readings every second until Ctrl-C.")
 @click.option("--seconds", type=Duration(min=0, min_open=True), help="End --watch after this time: 30, 90s, 10m.")

@@ -49,15 +49,10 @@ def run_options(trials: int) -> Callable[[_F], _F]:
             type=Several(Choice(get_args(Scaling))),
             metavar="KIND[,KIND]",
             default="strong",
-            show_default=True,
             help="strong: the same total work on more devices; weak: the same work per device.",
         ),
         click.option(
-            "--trials",
-            type=Integer(min=1),
-            default=trials,
-            show_default=True,
-            help="Trials of each case, each in a fresh process.",
+            "--trials", type=Integer(min=1), default=trials, help="Trials of each case, each in a fresh process."
         ),
         store_options,
         dry_run_option,
@@ -107,18 +102,11 @@ def described(options: dict[str, Any], axes: Mapping[str, Sequence[Any]], **plan
     "--design",
     type=Choice(get_args(DesignKind)),
     default="rounds",
-    show_default=True,
     help="rounds: each round runs every case in a fresh process; duet: two cases alternate in one process.",
 )
 @run_options(trials=10)
 def sweep_command(
-    axes: Sequence[str],
-    design: DesignKind,
-    trials: int,
-    results: Path,
-    resume: bool,
-    dry_run: bool,
-    **options: Any,
+    axes: Sequence[str], design: DesignKind, trials: int, results: Path, resume: bool, dry_run: bool, **options: Any
 ) -> Output:
     """Measure every combination of parameter values: `run` with ten trials of each case, and any option as an axis.
 

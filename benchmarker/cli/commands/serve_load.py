@@ -147,7 +147,6 @@ def _set_by_the_load(problem: type[Problem]) -> list[str]:
     "--slots",
     type=Integer(min=1),
     default=8,
-    show_default=True,
     help="Sequences that an engine generates concurrently; other requests queue.",
 )
 @click.option(
@@ -160,32 +159,17 @@ def _set_by_the_load(problem: type[Problem]) -> list[str]:
     "--arrivals",
     type=Choice(["poisson", "bursts"]),
     default="poisson",
-    show_default=True,
     help="How requests arrive; bursts of --burst-size requests arrive as a Poisson process.",
 )
-@click.option("--burst-size", type=Integer(min=2), default=8, show_default=True, help="Requests per burst.")
+@click.option("--burst-size", type=Integer(min=2), default=8, help="Requests per burst.")
 @click.option(
     "--trace",
     type=File(),
     help="CSV with the columns arrival_s, prompt_len, new_tokens; replaces random arrivals and lengths.",
 )
-@click.option(
-    "--prompt-len", type=TokenCounts(), default="512", show_default=True, help="Prompt tokens, or a range: 128..1024."
-)
-@click.option(
-    "--new-tokens",
-    type=TokenCounts(),
-    default="128",
-    show_default=True,
-    help="Tokens to generate, or a range: 32..256.",
-)
-@click.option(
-    "--seconds",
-    type=Duration(min=0.001),
-    default="60s",
-    show_default=True,
-    help="Duration of the load at each rate.",
-)
+@click.option("--prompt-len", type=TokenCounts(), default="512", help="Prompt tokens, or a range: 128..1024.")
+@click.option("--new-tokens", type=TokenCounts(), default="128", help="Tokens to generate, or a range: 32..256.")
+@click.option("--seconds", type=Duration(min=0.001), default="60s", help="Duration of the load at each rate.")
 @click.option(
     "--slo",
     type=Objective(),
@@ -196,21 +180,13 @@ def _set_by_the_load(problem: type[Problem]) -> list[str]:
     "--share",
     type=Share(),
     default="90%",
-    show_default=True,
     help="Share of requests that must be answered before --timeout and meet the SLO.",
 )
-@click.option(
-    "--rate-precision",
-    type=Share(),
-    default="5%",
-    show_default=True,
-    help="Relative precision of the rate found in a range.",
-)
+@click.option("--rate-precision", type=Share(), default="5%", help="Relative precision of the rate found in a range.")
 @click.option(
     "--timeout",
     type=Duration(min=0.001),
     default="120s",
-    show_default=True,
     help="Time after its scheduled arrival at which a request counts as failed.",
 )
 @click.option("--seed", type=Integer(min=0), help="Seed of arrivals and lengths. [default: random]")
@@ -218,7 +194,6 @@ def _set_by_the_load(problem: type[Problem]) -> list[str]:
     "--prompts",
     type=Choice(["ids", "words"]),
     default="ids",
-    show_default=True,
     help="Prompts for a server: random token ids of exact length, or random words if it accepts only text.",
 )
 @click.option(

@@ -36,7 +36,6 @@ from benchmarker.tables.grid import grid
     "names",
     metavar="NAME[,NAME...]",
     default=STEP_TIME,
-    show_default=True,
     help="Metrics that `show` prints, or parameters: the number of trained parameters.",
 )
 @where_option

@@ -43,14 +43,7 @@ _LONG = 16
 
 @click.command("telemetry")
 @result_argument
-@click.option(
-    "--rows",
-    type=Integer(min=1),
-    metavar="N",
-    default=40,
-    show_default=True,
-    help="Maximum number of table rows.",
-)
+@click.option("--rows", type=Integer(min=1), metavar="N", default=40, help="Maximum number of table rows.")
 @output_options(wide="Show all quantities, including memory and power limit.")
 def command(result: Path, rows: int, wide: bool) -> Output:
     """Show the time series of everything the meters read during a trial.

@@ -117,11 +117,7 @@ def output_options(
     if top is not None:
         several.append(
             click.option(
-                "--top",
-                type=Integer(min=0),
-                default=top,
-                show_default=True,
-                help="Maximum number of rows of a table; 0 shows all.",
+                "--top", type=Integer(min=0), default=top, help="Maximum number of rows of a table; 0 shows all."
             )
         )
 

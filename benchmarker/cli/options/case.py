@@ -71,7 +71,7 @@ def _option(setting: Setting, *, required: bool, is_list: bool) -> Callable[[_F]
     text = f"{setting.help[0].upper()}{setting.help[1:]}.{f'  [{notes}]' if notes else ''}"
     if setting.type == "bool":
         flags = f"{setting.option}/--no-{setting.option[2:]}"
-        return click.option(flags, setting.name, default=setting.default, help=text)
+        return click.option(flags, setting.name, default=setting.default, show_default=False, help=text)
     metavar = setting.values or ("NAME" if listed else choices) or _VALUES[setting.type]
     words = ("all",) if is_list and setting.name == "devices" else ()
     if is_list:
@@ -85,6 +85,7 @@ def _option(setting: Setting, *, required: bool, is_list: bool) -> Callable[[_F]
         shell_complete=complete_plugin("problem") if setting.name == "problem" else None,
         callback=_checked if setting.name in _CHECKS else None,
         help=text,
+        show_default=False,
         **({} if setting.default is None else {"default": setting.default}),
     )
 
@@ -108,7 +109,12 @@ def case_options(*names: str, optional: bool = False, lists: Collection[str] = (
             if name == "power":
                 options.append(
                     click.option(
-                        "--power-nvml", name, flag_value="nvml", default=setting.default, help="Same as --power=nvml."
+                        "--power-nvml",
+                        name,
+                        flag_value="nvml",
+                        show_default=False,
+                        help="Same as --power=nvml.",
+                        default=setting.default,
                     )
                 )
     return all_of(*options)
@@ -121,7 +127,6 @@ spread_options = all_of(
         "--runs",
         type=Integer(min=1),
         default=1,
-        show_default=True,
         metavar="N",
         help="Spread the rounds over N runs with pauses between, so that intervals contain how runs differ.",
     ),

@@ -31,7 +31,6 @@ alpha_option = click.option(
     "--alpha",
     type=Share(),
     default="5%",
-    show_default=True,
     metavar="SHARE",
     help="Significance level: the accepted probability of a false verdict.",
 )

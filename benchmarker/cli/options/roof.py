@@ -15,7 +15,6 @@ roof_option = click.option(
     "source",
     type=Choice(get_args(Source)),
     default="measured",
-    show_default=True,
     help="Use the ceilings measured by `ceilings`, or the vendor's data sheet.",
 )
 

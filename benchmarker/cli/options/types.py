@@ -171,7 +171,7 @@ def figure_option(what: str) -> Callable[[_F], _F]:
 
 def results_option(text: str = "Folder for the records.") -> Callable[[_F], _F]:
     """Return the option `--results`, a folder."""
-    return click.option("--results", type=Folder(), default=Path("results"), show_default=True, help=text)
+    return click.option("--results", type=Folder(), default=Path("results"), help=text)
 
 
 def frameworks_option(text: str, *names: str) -> Callable[[_F], _F]:

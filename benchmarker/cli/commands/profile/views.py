@@ -20,7 +20,7 @@ from benchmarker.roofline.roofs import Source
 
 
 @click.command("kernels")
-@click.option("--by", type=Choice(get_args(KernelsBy)), default="name", show_default=True, help="Group by this.")
+@click.option("--by", type=Choice(get_args(KernelsBy)), default="name", help="Group by this.")
 @click.option("--rule", is_flag=True, help="Also show the rule that determined each category.")
 @statistics_options
 def kernels_command(title: str | None, view: View, **options: Any) -> Output:
@@ -48,7 +48,6 @@ def kernels_command(title: str | None, view: View, **options: Any) -> Output:
     "--by",
     type=Choice(get_args(OpsBy)),
     default="op",
-    show_default=True,
     help="A line for each op, or for each op and the shapes and types of its inputs.",
 )
 @statistics_options
@@ -104,12 +103,7 @@ def scopes_command(results: tuple[Path, ...], view: View, **options: Any) -> Out
 )
 @roof_option
 @output_options(top=TOP)
-def gemms_command(
-    result: Path,
-    source: Source,
-    view: View,
-    **options: Any,
-) -> Output:
+def gemms_command(result: Path, source: Source, view: View, **options: Any) -> Output:
     """Show the matrix products of a profile: their sizes, how often they ran, how long and how fast.
 
     A product is C[M,N] = A[M,K] · B[K,N] in a batch. LAYOUT has a letter each for A and B: N if rows are contiguous in
@@ -141,7 +135,7 @@ def ranks_command(results: tuple[Path, ...], view: View) -> Output:
 
 @click.command("idle")
 @result_argument
-@click.option("--by", type=Choice(get_args(IdleBy)), default="cause", show_default=True, help="Group by this.")
+@click.option("--by", type=Choice(get_args(IdleBy)), default="cause", help="Group by this.")
 @device_option
 @step_option
 @output_options(top=TOP)
@@ -186,11 +180,7 @@ def path_command(result: Path, view: View, **options: Any) -> Output:
 @click.command("memory")
 @result_argument
 @click.option(
-    "--by",
-    type=Choice(get_args(MemoryBy)),
-    default="scope",
-    show_default=True,
-    help="Group what was allocated at the peak by this.",
+    "--by", type=Choice(get_args(MemoryBy)), default="scope", help="Group what was allocated at the peak by this."
 )
 @device_option
 @output_options(top=TOP)
