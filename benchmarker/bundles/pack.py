@@ -237,17 +237,14 @@ def _survey(folder: Path, profiles: bool, earlier: Manifest | None) -> tuple[lis
     for path, trouble in sorted(_walk(folder, "")):
         if earlier and path in (store.MANIFEST, store.ENVIRONMENT):
             continue
-        reason = trouble or (NO_PROFILES if _is_profile(path) and not profiles else "")
+        is_profile = path.endswith((".events.parquet", ANNOTATED)) or (".profile." in path and path.endswith(".gz"))
+        reason = trouble or (NO_PROFILES if is_profile and not profiles else "")
         if reason:
             left_out.append(Remark(path.encode(errors="backslashreplace").decode(), reason))
         else:
             files.append(path)
     packed = set(files)
     return files, [file for file in left_out if file.path not in packed]
-
-
-def _is_profile(path: str) -> bool:
-    return path.endswith((".events.parquet", ANNOTATED)) or (".profile." in path and path.endswith(".gz"))
 
 
 def _walk(folder: Path, below: str) -> Iterator[tuple[str, str]]:

@@ -266,17 +266,14 @@ def skewed(records: Sequence[Record]) -> list[str]:
 def unchecked(records: Sequence[Record]) -> list[str]:
     """Report what was timed without a check of its result, and why; the output of a program may have had to be sane."""
     ended = [record for record in records if record.error is None and not record.check]
-    return list(dict.fromkeys(record.reasons["check"] for record in ended if not _is_sane(record)))
+    unsure = [each for each in ended if not (is_program(each.case.problem) and each.case.params.get("sanity"))]
+    return list(dict.fromkeys(record.reasons["check"] for record in unsure))
 
 
 def emulated(records: Sequence[Record]) -> list[str]:
     """Report formats that are emulated, of which no speed is known."""
     names = dict.fromkeys(record.case.precision for record in records if record.case.is_emulated)
     return [f"{EMULATED} ({', '.join(names)})"] if names else []
-
-
-def _is_sane(record: Record) -> bool:
-    return is_program(record.case.problem) and bool(record.case.params.get("sanity"))
 
 
 def profiles(*sides: tuple[str, Sequence[Record]]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from operator import ge
 from statistics import median
 from typing import Generic, TypeVar
 
@@ -76,11 +77,7 @@ def front(groups: Sequence[G], names: Sequence[str], derive: Derive) -> Front[G]
     signs = [1 if metric.better == "higher" else -1 for metric in metrics]
     scores = [tuple(sign * value for sign, value in zip(signs, values, strict=True)) for _, values, _ in measured]
     points = tuple(
-        Candidate(group, values, not any(_dominates(other, score) for other in scores), intervals)
+        Candidate(group, values, not any(other != score and all(map(ge, other, score)) for other in scores), intervals)
         for (group, values, intervals), score in zip(measured, scores, strict=True)
     )
     return Front(metrics, points, len(groups) - len(measured))
-
-
-def _dominates(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
-    return one != other and all(a >= b for a, b in zip(one, other, strict=True))

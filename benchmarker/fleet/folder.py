@@ -92,11 +92,6 @@ class NodeState(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     ended_at: Annotated[str | None, NULL_IS_AN_ANSWER] = None
 
 
-def is_fleet(path: Path) -> bool:
-    """Return whether a folder is that of a fleet."""
-    return (path / store.FLEET).exists()
-
-
 def spec_of(path: Path) -> FleetSpec:
     """Return what the fleet in a folder was asked for; raises `UserError` if that cannot be read."""
     spec = atomic.decode(path / store.FLEET, lambda content: msgspec.json.decode(content, type=FleetSpec))

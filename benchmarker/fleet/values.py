@@ -149,7 +149,7 @@ def read_hosts(results: Sequence[Path]) -> Measured:
 
 def read(results: Sequence[Path]) -> Measured:
     """Read a fleet, or the runs of several machines; raises `UserError` if several fleets are named."""
-    fleets = [result for result in results if folder.is_fleet(result)]
+    fleets = [result for result in results if (result / store.FLEET).exists()]
     if not fleets:
         return read_hosts(results)
     if len(results) > 1:

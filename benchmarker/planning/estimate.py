@@ -87,7 +87,8 @@ def forecast(plan: Plan, records: Iterable[Record], probes: Mapping[int, Record]
     what the newest such record took outside its timed part, and the time of its own blocks.
     """
     good = [record for record in records if record.error is None]
-    exact = of_plan(plan, good)
+    keys = {msgspec.json.encode(case) for case in plan.cases}
+    exact = [record for record in good if msgspec.json.encode(record.case) in keys]
     left = TimeLeft(plan)
     left.learn(exact)
     alone = [record for record in good if record.design.partner is None]  # the cases of a duet share their process
@@ -127,12 +128,6 @@ def forecast(plan: Plan, records: Iterable[Record], probes: Mapping[int, Record]
         overhead_records=len(bases),
         assumed=assumed,
     )
-
-
-def of_plan(plan: Plan, records: Iterable[Record]) -> list[Record]:
-    """The records of the plan's cases whose trials did not fail."""
-    keys = {msgspec.json.encode(case) for case in plan.cases}
-    return [record for record in records if record.error is None and msgspec.json.encode(record.case) in keys]
 
 
 def unmeasured(plan: Plan, records: Iterable[Record]) -> list[int]:

@@ -115,15 +115,11 @@ def card(cases: Cases, derive: Derive, known: Ceilings) -> Card:
     )
 
 
-def _estimate(values: Sequence[float]) -> Estimate | None:
-    """Return the median of some values with its interval; None without any."""
-    return Estimate(median(values), *(median_interval(values) or (None, None))) if values else None
-
-
 def _of_metric(one: Configuration | None, name: str, derive: Derive) -> Estimate | None:
     """Return a metric over the trials of a case that have it; None if none has."""
     metrics = (derive(record).get(name) for record in (one.ok if one else ()))
-    return _estimate([metric.value for metric in metrics if metric and metric.value is not None])
+    values = [metric.value for metric in metrics if metric and metric.value is not None]
+    return Estimate(median(values), *(median_interval(values) or (None, None))) if values else None
 
 
 def _ceilings(records: Iterable[Record], known: Ceilings) -> Iterator[Ceiling]:

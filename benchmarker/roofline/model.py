@@ -127,7 +127,8 @@ def rooflines(
             reasons[(source == "measured" and ceilings.lacking(first)) or lacking] = None
             continue
         model_s = predicted_step(first, roof).time_s
-        points = [*_step(good, roof), *_phases(good, roof), *_scopes(good, roof), *_kernels(good, roof)]
+        kernels = _points_of_kernels([(record.trace, record.kernels) for record in good if record.trace], roof)
+        points = [*_step(good, roof), *_phases(good, roof), *_scopes(good, roof), *kernels]
         of_model = points[0].time_s / model_s if model_s and points and points[0].level == "step" else None
         models.append(
             Roofline(
@@ -192,10 +193,6 @@ def of_trace(name: str, trace: Trace, kernels: Sequence[Kernel], roof: Roof) -> 
     """Return the kernels of a trace under a roof."""
     points = _points_of_kernels([(trace, kernels)], roof)
     return Roofline(configuration=name, trials=1, roof=roof, points=points, model_s=None)
-
-
-def _kernels(records: Sequence[Record], roof: Roof) -> list[RooflinePoint]:
-    return _points_of_kernels([(record.trace, record.kernels) for record in records if record.trace], roof)
 
 
 def _points_of_kernels(profiles: Sequence[tuple[Trace, Sequence[Kernel]]], roof: Roof) -> list[RooflinePoint]:

@@ -166,7 +166,9 @@ class RecordBuilder:
 
     def _record(self, wall_s: float, status: int | None) -> Record:
         """Make the record; raises msgspec.ValidationError if it would not be read back."""
-        case, sent = self.case, self.part.sent()
+        case, sent, failure = self.case, self.part.sent(), self.failure
+        if failure and failure.exit is None:  # that of a program is there
+            failure = msgspec.structs.replace(failure, exit=status)
         fields: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
             "run_id": self.process.run_id,
@@ -180,7 +182,7 @@ class RecordBuilder:
                 self.process.designs[self.number], partner_first=sent.get("partner_first", [])
             ),
             "status": "failed" if self.failure else "ok",
-            "error": self._error(status),
+            "error": failure,
             "machine": self.machines[0] if self.machines else self.machine,
             "machines": self.machines,
             "allocation": self.process.allocation,
@@ -213,11 +215,6 @@ class RecordBuilder:
         fields = msgspec.to_builtins(fields)
         fields["reasons"] = {path: self._reason(path) for path in nulls(fields)}
         return msgspec.json.decode(as_json(fields), type=Record)
-
-    def _error(self, status: int | None) -> Failure | None:
-        """Return why the trial failed, with the exit status of its worker if there is none of a program."""
-        failure = self.failure
-        return msgspec.structs.replace(failure, exit=status) if failure and failure.exit is None else failure
 
     def _suspicions(self, wall_s: float) -> list[str]:
         """Return that blocks take longer than the process, by the clock of this one, had for them besides its stages.

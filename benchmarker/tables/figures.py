@@ -82,7 +82,8 @@ def figures(grid: Grid, name: str, derive: Derive) -> Figures:
     cells = {}
     for place, spread in zip(values, ends or [None] * len(values), strict=True):
         own, (low, high) = values[place], spread or (None, None)
-        failure = "" if found[place] else _failure(grid.cells[place])
+        kinds = [record.error.kind for record in grid.cells[place] if record.error]
+        failure = "" if found[place] else FAILURES[next((kind for kind in kinds if kind != "skipped"), "skipped")]
         reason = "" if own or failure else next((each.reason for each in found[place] if each.reason), "")
         cells[place] = Figure(median(own) if own else None, low, high, len(own), failure, reason)
     first = next((each for several in found.values() for each in several if each.unit), Metric(None, "", "lower"))
@@ -100,12 +101,6 @@ def _parameters(case: Case) -> Metric:
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin's mistake costs its counts alone
         return Metric(None, "", "lower", one_line(f"problem.{case.problem}: {error}"))
     return Metric(count, "", "lower", None if count is not None else f"{case.problem} has no trained parameters")
-
-
-def _failure(records: Sequence[Record]) -> str:
-    """Return how trials that all failed did: as the first that was started, if any was."""
-    kinds = [record.error.kind for record in records if record.error]
-    return FAILURES[next((kind for kind in kinds if kind != "skipped"), "skipped")]
 
 
 @dataclass(frozen=True, slots=True)

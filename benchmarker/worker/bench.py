@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 import psutil
 
 from benchmarker.api.case import Case, Mode
@@ -90,7 +89,9 @@ class Bench:
         data = self.data(self.problem, 1 if cache == "hot" else BATCHES)
         item_bytes = PRECISIONS[case.precision].parameter_bytes
         first = data.batches[0]
-        whole_bytes = sum(_stored_bytes(first[name], item_bytes) for name in self.read(data))
+        numbers = {"f": 1, "c": 2}  # real ones in an element of a kind; others are stored as they are
+        arrays = [first[name] for name in self.read(data)]
+        whole_bytes = sum(a.size * item_bytes * numbers.get(a.dtype.kind, 0) or a.nbytes for a in arrays)
         is_divided = case.devices > 1 and not case.independent and case.parallel != "tp"
         set_bytes = whole_bytes // (case.devices if is_divided else 1)
         inputs = Inputs(cache, len(data.batches), set_bytes)
@@ -180,11 +181,6 @@ def with_sets(data: Data, sets: int, read: Collection[str]) -> Data:
     copied = (drawn[number % len(drawn)] for number in range(len(drawn), sets))
     copies = ({**one, **{name: one[name].copy() for name in read}} for one in copied)
     return replace(data, batches=(*drawn, *copies))
-
-
-def _stored_bytes(array: np.ndarray, item_bytes: int) -> int:
-    """Return the bytes of an array on the device, where each real number of it takes `item_bytes`."""
-    return array.size * item_bytes * {"f": 1, "c": 2}.get(array.dtype.kind, 0) or array.nbytes
 
 
 def _variables(names: tuple[str, ...]) -> dict[str, str]:

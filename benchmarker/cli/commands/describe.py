@@ -45,7 +45,8 @@ def command(mode: Mode, precision: str, device: str, **options: Any) -> Output:
         supported = abilities(name, names, gpus.environment(None, os.environ))
     rows = [row for framework, ability in supported.items() for row in _ability_rows(framework, ability)]
     case = None
-    if given or any(map(_is_given, ("mode", "precision", "device"))):
+    source = click.get_current_context().get_parameter_source
+    if given or any(source(option) is ParameterSource.COMMANDLINE for option in ("mode", "precision", "device")):
         asked = CaseRequest(problem=name, mode=mode, precision=precision, device=device, params=given)
         case = describe_case(made, asked, supported)
         values = case.needs.params
@@ -80,10 +81,6 @@ def command(mode: Mode, precision: str, device: str, **options: Any) -> Output:
         *_abilities_output(rows),
     ]
     return Output(shown, data)
-
-
-def _is_given(name: str) -> bool:
-    return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
 def _problem_output(name: str, problem: type[Problem], scopes: list[str]) -> Iterator[Part]:

@@ -1,6 +1,6 @@
 """The problem named by `--problem`: its own options, what was asked of it, and the frameworks that implement it."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -80,7 +80,8 @@ class ProblemCommand(click.Command):
         if not args and self.example and not ctx.resilient_parsing:
             raise no_options(self.example)
         if not self.argument:
-            _refuse_bare(args)
+            if args and args[0] in problem_names() and not Path(args[0]).exists():
+                raise UserError(f"{args[0]} is a problem; name it with --problem={args[0]}")
             args = expanded(args, has_framework=any("--framework" in param.opts for param in self.params))
         problem = _first(args) if self.argument else named(args)
         try:
@@ -131,12 +132,6 @@ class ProblemCommand(click.Command):
                 f"Problems: "
                 f"{', '.join(problem_names())}."
             )
-
-
-def _refuse_bare(args: Sequence[str]) -> None:
-    """Raise `UserError` if the first word is the name of a problem, but no option."""
-    if args and args[0] in problem_names() and not Path(args[0]).exists():
-        raise UserError(f"{args[0]} is a problem; name it with --problem={args[0]}")
 
 
 def no_options(example: str) -> UserError:

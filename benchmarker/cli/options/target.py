@@ -28,12 +28,6 @@ def targets(words: Sequence[str]) -> list[str]:
     return [word for before, word in pairwise(["", *words]) if before != "--problem" and is_target(word)]
 
 
-def program_of(words: Sequence[str], shell: bool) -> str:
-    """Return the problem that a program and its arguments are; a shell gets them as they are."""
-    quoted = (word if shell or shlex.split(word) == [word] else shlex.quote(word) for word in words)
-    return PROGRAM + " ".join(quoted)
-
-
 def program_in(text: str) -> list[str]:
     """Return the options for a program and its arguments in a text, or the words of the text if it is no program."""
     words = shlex.split(text)
@@ -56,7 +50,9 @@ def _with_program(words: Sequence[str], has_framework: bool) -> list[str]:
     at = words.index("--") if "--" in words else len(words)
     options, program = list(words[:at]), words[at + 1 :]
     if at < len(words):
-        options.append(f"--problem={program_of(program, '--shell' in options)}")
+        as_is = "--shell" in options  # a shell gets the words as they are
+        quoted = (word if as_is or shlex.split(word) == [word] else shlex.quote(word) for word in program)
+        options.append(f"--problem={PROGRAM}{' '.join(quoted)}")
     is_program = any(word.startswith((f"--problem={PROGRAM}", PROGRAM)) for word in options)
     if is_program and has_framework and not any(word.startswith("--framework") for word in options):
         options.append("--framework=program")

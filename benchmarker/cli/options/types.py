@@ -276,13 +276,6 @@ def complete_plan_file(_context: click.Context, _param: click.Parameter, incompl
     return items or [CompletionItem(incomplete, type="dir")]
 
 
-def complete_suite_or_plan_file(
-    context: click.Context, param: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Complete the name of a suite, else the path of a plan."""
-    return complete_suite(context, param, incomplete) or complete_plan_file(context, param, incomplete)
-
-
 def _plugins(kind: str) -> list[str]:
     return [plugin.name for plugin in registry.registered(kind).values()]
 

@@ -168,16 +168,13 @@ def collective_columns(name: np.ndarray, args: Sequence[Args], texts: Texts) -> 
         numbers["group_size"][stated] = integers([each.group_size for each in given])
         numbers["collective_nr"][stated] = integers([each.collective_nr for each in given])
         elements = integers([each.message for each in given])
-        size = np.array([_element_bytes(text_of(each.element)) for each in given])
+        types = [text_of(each.element) for each in given]
+        size = np.array([1 if name.startswith(_FLOAT8) else _BYTES.get(name, 0) for name in types])
         numbers["message_bytes"][stated] = np.where((elements >= 0) & (size > 0), elements * size, -1)
     for row in np.flatnonzero(texts.matching(name, ANNOTATION.match)).tolist():
         kind[row] = texts.code(collective_kind(texts.values()[name[row]]))
         numbers["message_bytes"][row] = _input_bytes(args[row])
     return {"collective": kind, "process_group": group, **numbers}
-
-
-def _element_bytes(name: str) -> int:
-    return 1 if name.startswith(_FLOAT8) else _BYTES.get(name, 0)
 
 
 def _input_bytes(args: Args) -> int:

@@ -11,7 +11,7 @@ from benchmarker.cli.display.output import Output, output_options
 from benchmarker.cli.display.progress import progress_options, working
 from benchmarker.cli.execution import execute_plan, made, spread
 from benchmarker.cli.options.case import dry_run_option, spread_options, store_options, suite_options
-from benchmarker.cli.options.types import complete_suite, complete_suite_or_plan_file
+from benchmarker.cli.options.types import complete_plan_file, complete_suite
 from benchmarker.display.result import Part
 from benchmarker.formatting import clean, count
 from benchmarker.planning import factors, suites
@@ -76,7 +76,7 @@ def run_command(
 @click.argument("results", metavar="RESULT|BUNDLE...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--suite",
-    shell_complete=complete_suite_or_plan_file,
+    shell_complete=lambda *given: complete_suite(*given) or complete_plan_file(*given),
     metavar="NAME|FILE",
     help="The suite or plan file that should have been run. [default: the suite named in the run]",
 )
