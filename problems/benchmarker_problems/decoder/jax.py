@@ -13,27 +13,20 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from benchmarker import PRECISIONS, Case, Data, Engine, Support, Workload
-from benchmarker_plugins.frameworks.jax import AXIS, DTYPES, JaxFramework
+from benchmarker import Support
 from benchmarker_problems.attention.jax import (
     FUSED_EXCLUSIONS,
     Attend,
     Kernel,
     attend,
-    fused_kernel,
-    recomputes_scores,
 )
 from benchmarker_problems.decoder import RMS_NORM_EPS, Decoder
 from benchmarker_problems.gemm.jax import product_by_output
-from benchmarker_problems.generation import jax as generation
 from benchmarker_problems.generation.jax import NO_FUSED_CACHE
-from benchmarker_problems.layers.jax import cross_entropy, devices_along, rope, rows_from, summing
+from benchmarker_problems.layers.jax import devices_along, rope, rows_from, summing
 from benchmarker_problems.layers.reference import rope_tables
-from benchmarker_problems.parallel import by_device, in_order
-from benchmarker_problems.parallel.jax import division
 from benchmarker_problems.quantization.jax import dense
 from benchmarker_problems.steps import DONE
-from benchmarker_problems.steps.jax import Weights, apply, workload
 
 SUPPORT = Support(DONE, exclusions=(*FUSED_EXCLUSIONS, *NO_FUSED_CACHE))
 """All precisions, except those that JAX's fused attention does not support."""
@@ -116,47 +109,6 @@ class DecoderModel(nn.Module):
             return product_by_output(x_BTC.astype(self.dtype), wte_VC.astype(self.dtype))
 
 
-def continuing(case: Case, problem: Decoder, mlp: Mlp) -> generation.Model:
-    """Return the model as text generation calls it."""
-    dtype = DTYPES[PRECISIONS[case.precision].compute]
-    return partial(apply, DecoderModel(problem, mlp, dtype, fused_kernel(case)))
-
-
-def engine(framework: JaxFramework, case: Case, problem: Decoder, data: Data, mlp: Mlp) -> Engine:
-    """Return a text-generation engine."""
-    return generation.engine(framework, case, problem, data, continuing(case, problem, mlp), problem.cache_shape)
-
-
-def build(framework: JaxFramework, problem: Decoder, case: Case, data: Data, mlp: Mlp) -> Workload:
-    """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights; or a phase."""
-    p, kernel, dtype = problem, fused_kernel(case), DTYPES[PRECISIONS[case.precision].compute]
-    if p.phase != "none":
-        return generation.workload(framework, case, p, data, continuing(case, p, mlp), p.cache_shape)
-    logits_of, loss_of = functions(p, mlp, dtype, kernel, AXIS if case.parallel == "tp" else None)
-    fused = p.fused_widths()
-    data = by_device(data, fused, case)
-    return workload(
-        framework,
-        case,
-        data,
-        "logits",
-        logits_of,
-        loss_of,
-        terms=p.batch_size * p.seq_len,
-        microbatches=p.microbatches,
-        recomputed_flops=p.recomputed_flops(scores=recomputes_scores(p.impl, kernel)),
-        division=division(case.parallel, framework.mesh, loss_of, data.weights, "h."),
-        in_order=partial(in_order, fused=fused, case=case),
-    )
-
-
-def functions(
-    problem: Decoder, mlp: Mlp, dtype: Any, kernel: Kernel, axis: str | None = None
-) -> tuple[Callable[..., Array], Callable[..., Array]]:
-    """Return (weights, tokens) to logits and (weights, tokens, targets) to loss as functions; products in `dtype`."""
-    model = DecoderModel(problem, partial(mlp, axis=axis) if axis else mlp, dtype, kernel, axis)
-
-    def loss_of(weights: Weights, tokens: Array, targets: Array) -> Array:
-        return cross_entropy(apply(model, weights, tokens), targets)
-
-    return partial(apply, model), loss_of
+def model_of(problem: Decoder, mlp: Mlp, dtype: Any, kernel: Kernel, axis: str | None = None) -> DecoderModel:
+    """Return a model with products in `dtype`; with an `axis`, several devices divide each block."""
+    return DecoderModel(problem, partial(mlp, axis=axis) if axis else mlp, dtype, kernel, axis)

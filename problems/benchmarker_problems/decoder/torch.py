@@ -14,18 +14,16 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from benchmarker import PRECISIONS, Case, Data, Engine, Support, Workload
+from benchmarker import PRECISIONS, Case, Data, Support
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
-from benchmarker_problems.attention.torch import Attend, attend, causal_bias, recomputes_scores
+from benchmarker_problems.attention.torch import Attend, attend
 from benchmarker_problems.decoder import RMS_NORM_EPS, Decoder
 from benchmarker_problems.generation import torch as generation
 from benchmarker_problems.layers.reference import rope_tables
-from benchmarker_problems.layers.torch import cross_entropy, product, rope
-from benchmarker_problems.parallel import by_device, in_order
-from benchmarker_problems.parallel.torch import averaging, divide, with_local
+from benchmarker_problems.layers.torch import product, rope
 from benchmarker_problems.quantization.torch import UNSUPPORTED, linear
 from benchmarker_problems.steps import DONE
-from benchmarker_problems.steps.torch import load, plainly, recomputing, workload
+from benchmarker_problems.steps.torch import plainly, recomputing
 
 SUPPORT = Support(DONE, exclusions=UNSUPPORTED)
 """All precisions, except those without products with quantised weights."""
@@ -113,75 +111,13 @@ Tables = tuple[Tensor, Tensor]
 
 
 def loaded(
-    framework: TorchFramework, case: Case, problem: Decoder, data: Data, block: Callable[[Any], Block]
-) -> tuple[DecoderModel, Tables]:
-    """Return the model with the given weights and its rotary angles, on the device."""
-    p, types = problem, PRECISIONS[case.precision]
-    model = load(
-        framework,
-        lambda: DecoderModel(p, block),
-        data,
-        DTYPES[types.parameter],
-        lambda model: divide(model, model.h, case.parallel, framework.mesh),
-    )
+    framework: TorchFramework, case: Case, data: Data, problem: Decoder, block: Callable[[Any], Block]
+) -> tuple[DecoderModel, tuple[Tables]]:
+    """Return the model with the given weights and its rotary angles; see `generation.torch.Load`."""
+    p = problem
+    model: DecoderModel = generation.load(framework, case, data, lambda: DecoderModel(p, block))
     cos_Td, sin_Td = (
-        framework.put(table[:, None], DTYPES[types.compute])
+        framework.put(table[:, None], DTYPES[PRECISIONS[case.precision].compute])
         for table in rope_tables(p.seq_len, p.head_dim, p.rope_theta)
     )
-    return model, (cos_Td, sin_Td)
-
-
-def continuing(model: DecoderModel, tables: Tables) -> generation.Model:
-    """Return the model as text generation calls it."""
-
-    def continued(tokens_BT: Tensor, positions: Tensor, attentions: Sequence[Attend]) -> Tensor:
-        logits_BV: Tensor = model(tokens_BT, tables, None, positions, attentions)
-        return logits_BV
-
-    return continued
-
-
-def engine(
-    framework: TorchFramework, case: Case, problem: Decoder, data: Data, block: Callable[[Any], Block]
-) -> Engine:
-    """Return a text-generation engine."""
-    model, tables = loaded(framework, case, problem, data, block)
-    return generation.engine(framework, case, problem, continuing(model, tables), problem.cache_shape)
-
-
-def build(
-    framework: TorchFramework,
-    problem: Decoder,
-    case: Case,
-    data: Data,
-    block: Callable[[Any], Block],
-) -> Workload:
-    """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights; or a phase."""
-    p, types, device = problem, PRECISIONS[case.precision], framework.device
-    compute_dtype = DTYPES[types.compute]
-    fused = p.fused_widths()
-    model, tables = loaded(framework, case, p, by_device(data, fused, case), block)
-    if p.phase != "none":
-        return generation.workload(framework, case, p, data, continuing(model, tables), p.cache_shape)
-    bias_TT = causal_bias(p.seq_len, compute_dtype, device)
-    scores = recomputes_scores(p.impl, True, p.head_dim, compute_dtype, device)
-    run = averaging(model, case.parallel, framework)
-
-    def logits_of(tokens: Tensor) -> Tensor:
-        logits_BTV: Tensor = run(tokens, tables, bias_TT)
-        return logits_BTV
-
-    made = workload(
-        framework,
-        case,
-        data,
-        model,
-        "logits",
-        logits_of,
-        lambda tokens, targets: cross_entropy(logits_of(tokens), targets),
-        terms=p.batch_size * p.seq_len,
-        microbatches=p.microbatches,
-        recomputed_flops=p.recomputed_flops(scores=scores),
-        in_order=partial(in_order, fused=fused, case=case),
-    )
-    return with_local(made, framework, lambda silent: build(silent, problem, case, data, block))
+    return model, ((cos_Td, sin_Td),)

@@ -8,18 +8,30 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from benchmarker import PRECISIONS, Case, Data, Engine, Workload
-from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
-from benchmarker_problems.attention.jax import Attend, Kernel, attend, attend_to_rows, fused_kernel
+from benchmarker_plugins.frameworks.jax import AXIS, DTYPES, JaxFramework
+from benchmarker_problems.attention.jax import (
+    Attend,
+    Kernel,
+    attend,
+    attend_to_rows,
+    fused_kernel,
+    recomputes_scores,
+)
 from benchmarker_problems.generation import PAGE, page_table, step_and_tokens
 from benchmarker_problems.layers import Impl
+from benchmarker_problems.layers.jax import cross_entropy
+from benchmarker_problems.parallel import by_device, in_order
+from benchmarker_problems.parallel.jax import division
 from benchmarker_problems.quantization.jax import by_output
-from benchmarker_problems.steps.jax import Weights
+from benchmarker_problems.steps import jax as steps
+from benchmarker_problems.steps.jax import Weights, apply
 
 Keys = tuple[Array, Array]
 """Keys and values of a block: [R, S, D], of the layouts tried the one that XLA does not copy on a CPU; or pages
@@ -83,11 +95,47 @@ def put_weights(framework: JaxFramework, case: Case, problem: Any, data: Data) -
     }
 
 
-def workload(
-    framework: JaxFramework, case: Case, problem: Any, data: Data, model: Model, shape: tuple[int, int, int, int]
+def build(
+    framework: JaxFramework, case: Case, problem: Any, data: Data, model_of: Callable[..., nn.Module]
 ) -> Workload:
-    """Return the workload of a phase; `shape` is that of the cache: blocks, and what keys and values have in each."""
-    weights, cache = put_weights(framework, case, problem, data), empty_cache(framework, case, shape)
+    """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights; or a phase.
+
+    `model_of` returns the model with products in a type, a kernel of attention and, if devices divide each block, the
+    axis along which they do.
+    """
+    p, kernel, dtype = problem, fused_kernel(case), DTYPES[PRECISIONS[case.precision].compute]
+    if p.phase != "none":
+        return workload(framework, case, p, data, partial(apply, model_of(dtype, kernel)))
+    logits_of, loss_of = functions(model_of(dtype, kernel, *([AXIS] if case.parallel == "tp" else [])))
+    fused = p.fused_widths()
+    data = by_device(data, fused, case)
+    return steps.workload(
+        framework,
+        case,
+        data,
+        "logits",
+        logits_of,
+        loss_of,
+        terms=p.batch_size * p.seq_len,
+        microbatches=p.microbatches,
+        recomputed_flops=p.recomputed_flops(scores=recomputes_scores(p.impl, kernel)),
+        division=division(case.parallel, framework.mesh, loss_of, data.weights, "h."),
+        in_order=partial(in_order, fused=fused, case=case),
+    )
+
+
+def functions(model: nn.Module) -> tuple[Callable[..., Array], Callable[..., Array]]:
+    """Return (weights, tokens) to logits and (weights, tokens, targets) to loss as functions."""
+
+    def loss_of(weights: Weights, tokens: Array, targets: Array) -> Array:
+        return cross_entropy(apply(model, weights, tokens), targets)
+
+    return partial(apply, model), loss_of
+
+
+def workload(framework: JaxFramework, case: Case, problem: Any, data: Data, model: Model) -> Workload:
+    """Return the workload of a phase."""
+    weights, cache = put_weights(framework, case, problem, data), empty_cache(framework, case, problem.cache_shape)
     forced, kernel = problem.decoding == "forced", fused_kernel(case)
     pages_RP = page_table(problem)
     table_RP = None if pages_RP is None else framework.put(pages_RP)
@@ -133,17 +181,16 @@ def workload(
     return Workload(step, outputs, tokens=tokens)
 
 
-def engine(
-    framework: JaxFramework, case: Case, problem: Any, data: Data, model: Model, shape: tuple[int, int, int, int]
-) -> Engine:
-    """Return an engine; `shape` is that of the cache: blocks, R, S and D.
+def engine(framework: JaxFramework, case: Case, problem: Any, data: Data, model_of: Callable[..., nn.Module]) -> Engine:
+    """Build a text-generation engine; `model_of` is that of `build`.
 
     Prompts are filled up to a power of two, so that few lengths are compiled; what is behind a prompt is masked until a
     new token overwrites it.
     """
-    weights, cache = put_weights(framework, case, problem, data), empty_cache(framework, case, shape)
-    slots, (_, rows, room, _) = problem.batch_size, shape
+    weights, cache = put_weights(framework, case, problem, data), empty_cache(framework, case, problem.cache_shape)
+    slots, (_, rows, room, _) = problem.batch_size, problem.cache_shape
     heads, kernel = rows // slots, fused_kernel(case)
+    model: Model = partial(apply, model_of(DTYPES[PRECISIONS[case.precision].compute], kernel))
     tokens_B = positions_B = framework.put(np.zeros(slots, np.int32))
 
     def filled(

@@ -10,17 +10,23 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from benchmarker import PRECISIONS, Case, Data, Engine, Workload
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
-from benchmarker_problems.attention.torch import Attend, attend, attend_to_rows, causal_bias
+from benchmarker_problems.attention.torch import Attend, attend, attend_to_rows, causal_bias, recomputes_scores
 from benchmarker_problems.generation import PAGE, page_table, step_and_tokens
 from benchmarker_problems.layers import Impl
+from benchmarker_problems.layers.torch import cross_entropy
+from benchmarker_problems.parallel import by_device, in_order
+from benchmarker_problems.parallel.torch import averaging, divide, with_local
+from benchmarker_problems.steps import torch as steps
 
 Keys = tuple[Tensor, Tensor]
 """Keys and values of a block: [R, S, D], or pages [pages · heads, 16, D]."""
 Cache = list[Keys]
+Load = Callable[[TorchFramework, Case, Data], tuple[nn.Module, tuple[Any, ...]]]
+"""From weights to the model on the device, and what else it takes between the tokens and the bias of attention."""
 Model = Callable[[Tensor, Tensor, Sequence[Attend]], Tensor]
 """From tokens [B, T], their positions [T] or [B, T], and the attention of each block to the last logits [B, V]."""
 Write = Callable[[Tensor, Tensor], object]
@@ -76,11 +82,61 @@ def empty_cache(framework: TorchFramework, case: Case, shape: tuple[int, int, in
     return [(zeros(), zeros()) for _ in range(blocks)]
 
 
-def workload(
-    framework: TorchFramework, case: Case, problem: Any, data: Data, model: Model, shape: tuple[int, int, int, int]
-) -> Workload:
-    """Return the workload of a phase; `shape` is that of the cache: blocks, and what keys and values have in each."""
-    types, device = PRECISIONS[case.precision], framework.device
+def load(framework: TorchFramework, case: Case, data: Data, made: Callable[[], Any]) -> Any:
+    """Return a model with the given weights on the device; several devices divide each block of it."""
+    return steps.load(
+        framework,
+        made,
+        data,
+        DTYPES[PRECISIONS[case.precision].parameter],
+        lambda model: divide(model, model.h, case.parallel, framework.mesh),
+    )
+
+
+def build(framework: TorchFramework, case: Case, problem: Any, data: Data, loaded: Load) -> Workload:
+    """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights; or a phase."""
+    p, device, compute_dtype = problem, framework.device, DTYPES[PRECISIONS[case.precision].compute]
+    fused = p.fused_widths()
+    model, more = loaded(framework, case, by_device(data, fused, case))
+    if p.phase != "none":
+        return workload(framework, case, p, data, continuing(model, more))
+    bias_TT = causal_bias(p.seq_len, compute_dtype, device)
+    scores = recomputes_scores(p.impl, True, p.head_dim, compute_dtype, device)
+    run = averaging(model, case.parallel, framework)
+
+    def logits_of(tokens: Tensor) -> Tensor:
+        logits_BTV: Tensor = run(tokens, *more, bias_TT)
+        return logits_BTV
+
+    made = steps.workload(
+        framework,
+        case,
+        data,
+        model,
+        "logits",
+        logits_of,
+        lambda tokens, targets: cross_entropy(logits_of(tokens), targets),
+        terms=p.batch_size * p.seq_len,
+        microbatches=p.microbatches,
+        recomputed_flops=p.recomputed_flops(scores=scores),
+        in_order=partial(in_order, fused=fused, case=case),
+    )
+    return with_local(made, framework, lambda silent: build(silent, case, problem, data, loaded))
+
+
+def continuing(model: nn.Module, more: Sequence[Any]) -> Model:
+    """Return the model as the phases and an engine call it."""
+
+    def continued(tokens_BT: Tensor, positions: Tensor, attentions: Sequence[Attend]) -> Tensor:
+        logits_BV: Tensor = model(tokens_BT, *more, None, positions, attentions)
+        return logits_BV
+
+    return continued
+
+
+def workload(framework: TorchFramework, case: Case, problem: Any, data: Data, model: Model) -> Workload:
+    """Return the workload of a phase."""
+    types, device, shape = PRECISIONS[case.precision], framework.device, problem.cache_shape
     compute_dtype = DTYPES[types.compute]
     cache = empty_cache(framework, case, shape)
     forced = problem.decoding == "forced"
@@ -123,13 +179,11 @@ def workload(
     return Workload(step, outputs, tokens=tokens)
 
 
-def engine(
-    framework: TorchFramework, case: Case, problem: Any, model: Model, shape: tuple[int, int, int, int]
-) -> Engine:
-    """Return an engine; `shape` is that of the cache: blocks, R, S and D."""
-    types, device = PRECISIONS[case.precision], framework.device
-    cache = empty_cache(framework, case, shape)
-    slots, (_, rows, room, _) = problem.batch_size, shape
+def engine(framework: TorchFramework, case: Case, problem: Any, data: Data, loaded: Load) -> Engine:
+    """Build a text-generation engine."""
+    types, device, model = PRECISIONS[case.precision], framework.device, continuing(*loaded(framework, case, data))
+    cache = empty_cache(framework, case, problem.cache_shape)
+    slots, (_, rows, room, _) = problem.batch_size, problem.cache_shape
     heads = rows // slots
     all_rows, positions = torch.arange(rows, device=device), torch.arange(room, device=device)
     tokens_B1 = torch.zeros((slots, 1), dtype=torch.int64, device=device)

@@ -12,19 +12,17 @@ import flax.linen as nn
 import jax
 from jax import Array
 
-from benchmarker import PRECISIONS, Case, Data, Engine, Support, Workload, hookimpl
-from benchmarker_plugins.frameworks.jax import AXIS, DTYPES, JaxFramework
-from benchmarker_problems.attention.jax import FUSED_EXCLUSIONS, Attend, Kernel, fused_kernel, recomputes_scores
+from benchmarker import Case, Data, Engine, Support, Workload, hookimpl
+from benchmarker_plugins.frameworks.jax import JaxFramework
+from benchmarker_problems.attention.jax import FUSED_EXCLUSIONS, Attend, Kernel
 from benchmarker_problems.gemm.jax import product_by_output
 from benchmarker_problems.generation import jax as generation
 from benchmarker_problems.generation.jax import NO_FUSED_CACHE
 from benchmarker_problems.gpt2 import LAYER_NORM_EPS, Gpt2
-from benchmarker_problems.layers.jax import TransformerBlock, cross_entropy, devices_along, rows_from
-from benchmarker_problems.parallel import STRATEGIES, by_device, in_order
-from benchmarker_problems.parallel.jax import division
+from benchmarker_problems.layers.jax import TransformerBlock, devices_along, rows_from
+from benchmarker_problems.parallel import STRATEGIES
 from benchmarker_problems.quantization.jax import dense
 from benchmarker_problems.steps import DONE
-from benchmarker_problems.steps.jax import Weights, apply, workload
 
 
 @hookimpl
@@ -74,45 +72,15 @@ class Gpt2Model(nn.Module):
 @hookimpl
 def build_workload(framework: JaxFramework, case: Case, problem: Gpt2, data: Data) -> Workload:
     """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights; or a phase."""
-    p, kernel, dtype = problem, fused_kernel(case), DTYPES[PRECISIONS[case.precision].compute]
-    if p.phase != "none":
-        return generation.workload(framework, case, p, data, continuing(case, p), p.cache_shape)
-    logits_of, loss_of = functions(p, dtype, kernel, AXIS if case.parallel == "tp" else None)
-    fused = p.fused_widths()
-    data = by_device(data, fused, case)
-    return workload(
-        framework,
-        case,
-        data,
-        "logits",
-        logits_of,
-        loss_of,
-        terms=p.batch_size * p.seq_len,
-        microbatches=p.microbatches,
-        recomputed_flops=p.recomputed_flops(scores=recomputes_scores(p.impl, kernel)),
-        division=division(case.parallel, framework.mesh, loss_of, data.weights, "h."),
-        in_order=partial(in_order, fused=fused, case=case),
-    )
+    return generation.build(framework, case, problem, data, partial(Gpt2Model, problem))
 
 
 @hookimpl
 def build_engine(framework: JaxFramework, case: Case, problem: Gpt2, data: Data) -> Engine:
     """Build a text-generation engine."""
-    return generation.engine(framework, case, problem, data, continuing(case, problem), problem.cache_shape)
+    return generation.engine(framework, case, problem, data, partial(Gpt2Model, problem))
 
 
-def continuing(case: Case, problem: Gpt2) -> generation.Model:
-    """Return the model as text generation calls it."""
-    return partial(apply, Gpt2Model(problem, DTYPES[PRECISIONS[case.precision].compute], fused_kernel(case)))
-
-
-def functions(
-    problem: Gpt2, dtype: Any, kernel: Kernel, axis: str | None = None
-) -> tuple[Callable[..., Array], Callable[..., Array]]:
+def functions(problem: Gpt2, dtype: Any, kernel: Kernel) -> tuple[Callable[..., Array], Callable[..., Array]]:
     """Return (weights, tokens) to logits and (weights, tokens, targets) to loss as functions; products in `dtype`."""
-    model = Gpt2Model(problem, dtype, kernel, axis)
-
-    def loss_of(weights: Weights, tokens: Array, targets: Array) -> Array:
-        return cross_entropy(apply(model, weights, tokens), targets)
-
-    return partial(apply, model), loss_of
+    return generation.functions(Gpt2Model(problem, dtype, kernel))

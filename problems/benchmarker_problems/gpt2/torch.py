@@ -12,17 +12,17 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from benchmarker import PRECISIONS, Case, Data, Engine, Support, Workload, hookimpl
-from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
-from benchmarker_problems.attention.torch import Attend, causal_bias, recomputes_scores
+from benchmarker import Case, Data, Engine, Support, Workload, hookimpl
+from benchmarker_plugins.frameworks.torch import TorchFramework, scope
+from benchmarker_problems.attention.torch import Attend
 from benchmarker_problems.generation import torch as generation
 from benchmarker_problems.gpt2 import LAYER_NORM_EPS, Gpt2
-from benchmarker_problems.layers.torch import TransformerBlock, cross_entropy, product
-from benchmarker_problems.parallel import STRATEGIES, by_device, in_order
-from benchmarker_problems.parallel.torch import NO_LOSS_SCALING, averaging, divide, with_local
+from benchmarker_problems.layers.torch import TransformerBlock, product
+from benchmarker_problems.parallel import STRATEGIES
+from benchmarker_problems.parallel.torch import NO_LOSS_SCALING
 from benchmarker_problems.quantization.torch import UNSUPPORTED, linear
 from benchmarker_problems.steps import DONE
-from benchmarker_problems.steps.torch import load, plainly, recomputing, workload
+from benchmarker_problems.steps.torch import plainly, recomputing
 
 
 @hookimpl
@@ -75,58 +75,19 @@ class Gpt2Model(nn.Module):
             return product(x_BTC, self.wte)
 
 
+def loaded(framework: TorchFramework, case: Case, data: Data, problem: Gpt2) -> tuple[Gpt2Model, tuple[()]]:
+    """Return the model with the given weights; see `generation.torch.Load`."""
+    model: Gpt2Model = generation.load(framework, case, data, lambda: Gpt2Model(problem))
+    return model, ()
+
+
 @hookimpl
 def build_workload(framework: TorchFramework, case: Case, problem: Gpt2, data: Data) -> Workload:
     """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights; or a phase."""
-    p, types, device = problem, PRECISIONS[case.precision], framework.device
-    compute_dtype = DTYPES[types.compute]
-    fused = p.fused_widths()
-    model = load(
-        framework,
-        lambda: Gpt2Model(p),
-        by_device(data, fused, case),
-        DTYPES[types.parameter],
-        lambda model: divide(model, model.h, case.parallel, framework.mesh),
-    )
-    if p.phase != "none":
-        return generation.workload(framework, case, p, data, continuing(model), p.cache_shape)
-    bias_TT = causal_bias(p.seq_len, compute_dtype, device)
-    scores = recomputes_scores(p.impl, True, p.head_dim, compute_dtype, device)
-
-    run = averaging(model, case.parallel, framework)
-
-    def logits_of(tokens: Tensor) -> Tensor:
-        logits_BTV: Tensor = run(tokens, bias_TT)
-        return logits_BTV
-
-    made = workload(
-        framework,
-        case,
-        data,
-        model,
-        "logits",
-        logits_of,
-        lambda tokens, targets: cross_entropy(logits_of(tokens), targets),
-        terms=p.batch_size * p.seq_len,
-        microbatches=p.microbatches,
-        recomputed_flops=p.recomputed_flops(scores=scores),
-        in_order=partial(in_order, fused=fused, case=case),
-    )
-    return with_local(made, framework, lambda silent: build_workload(silent, case, problem, data))
+    return generation.build(framework, case, problem, data, partial(loaded, problem=problem))
 
 
 @hookimpl
 def build_engine(framework: TorchFramework, case: Case, problem: Gpt2, data: Data) -> Engine:
     """Build a text-generation engine."""
-    model = load(framework, lambda: Gpt2Model(problem), data, DTYPES[PRECISIONS[case.precision].parameter])
-    return generation.engine(framework, case, problem, continuing(model), problem.cache_shape)
-
-
-def continuing(model: Gpt2Model) -> generation.Model:
-    """Return the model as text generation calls it."""
-
-    def continued(tokens_BT: Tensor, positions: Tensor, attentions: Sequence[Attend]) -> Tensor:
-        logits_BV: Tensor = model(tokens_BT, None, positions, attentions)
-        return logits_BV
-
-    return continued
+    return generation.engine(framework, case, problem, data, partial(loaded, problem=problem))

@@ -10,9 +10,9 @@ from jax import Array
 
 from benchmarker import Case, Data, Engine, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.jax import JaxFramework
-from benchmarker_problems import decoder
 from benchmarker_problems.attention.jax import Kernel
-from benchmarker_problems.decoder.jax import SUPPORT, build, engine
+from benchmarker_problems.decoder.jax import SUPPORT, model_of
+from benchmarker_problems.generation import jax as generation
 from benchmarker_problems.layers.jax import devices_along, summing, swiglu
 from benchmarker_problems.llama import Llama
 from benchmarker_problems.parallel import STRATEGIES
@@ -39,15 +39,15 @@ def mlp(h_BTC: Array, x_BTC: Array, problem: Llama, dtype: Any, axis: str | None
 @hookimpl
 def build_workload(framework: JaxFramework, problem: Llama, case: Case, data: Data) -> Workload:
     """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights."""
-    return build(framework, problem, case, data, mlp)
+    return generation.build(framework, case, problem, data, partial(model_of, problem, mlp))
 
 
 @hookimpl
 def build_engine(framework: JaxFramework, case: Case, problem: Llama, data: Data) -> Engine:
     """Build a text-generation engine."""
-    return engine(framework, case, problem, data, mlp)
+    return generation.engine(framework, case, problem, data, partial(model_of, problem, mlp))
 
 
 def functions(problem: Llama, dtype: Any, kernel: Kernel) -> tuple[Callable[..., Array], Callable[..., Array]]:
     """Return (weights, tokens) to logits and (weights, tokens, targets) to loss as functions; products in `dtype`."""
-    return decoder.jax.functions(problem, mlp, dtype, kernel)
+    return generation.functions(model_of(problem, mlp, dtype, kernel))

@@ -1,13 +1,15 @@
 """Llama in PyTorch. Shapes: B batch, T sequence, C width of the model, F width within the MLP."""
 
 from dataclasses import replace
+from functools import partial
 
 from torch import Tensor
 
 from benchmarker import Case, Data, Engine, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import TorchFramework, scope
 from benchmarker_problems import decoder
-from benchmarker_problems.decoder.torch import SUPPORT, build, engine
+from benchmarker_problems.decoder.torch import SUPPORT, loaded
+from benchmarker_problems.generation import torch as generation
 from benchmarker_problems.layers.torch import swiglu
 from benchmarker_problems.llama import Llama
 from benchmarker_problems.parallel import STRATEGIES
@@ -43,10 +45,10 @@ class Block(decoder.torch.Block):
 @hookimpl
 def build_workload(framework: TorchFramework, problem: Llama, case: Case, data: Data) -> Workload:
     """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights."""
-    return build(framework, problem, case, data, Block)
+    return generation.build(framework, case, problem, data, partial(loaded, problem=problem, block=Block))
 
 
 @hookimpl
 def build_engine(framework: TorchFramework, case: Case, problem: Llama, data: Data) -> Engine:
     """Build a text-generation engine."""
-    return engine(framework, case, problem, data, Block)
+    return generation.engine(framework, case, problem, data, partial(loaded, problem=problem, block=Block))

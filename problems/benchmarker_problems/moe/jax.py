@@ -8,6 +8,7 @@ R rows of experts (a row is one of the N·K choices, or a slot for it).
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import flax.linen as nn
@@ -17,9 +18,9 @@ from jax import Array
 
 from benchmarker import Case, Data, Engine, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.jax import JaxFramework
-from benchmarker_problems import decoder
 from benchmarker_problems.attention.jax import Kernel
-from benchmarker_problems.decoder.jax import SUPPORT, build, engine
+from benchmarker_problems.decoder.jax import SUPPORT, model_of
+from benchmarker_problems.generation import jax as generation
 from benchmarker_problems.layers.jax import swiglu
 from benchmarker_problems.moe import Moe
 from benchmarker_problems.quantization.jax import dequantized, kernel
@@ -105,15 +106,15 @@ def slots(chosen_NK: Array, problem: Moe) -> tuple[Array, Array, None]:
 @hookimpl
 def build_workload(framework: JaxFramework, problem: Moe, case: Case, data: Data) -> Workload:
     """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights."""
-    return build(framework, problem, case, data, mixture)
+    return generation.build(framework, case, problem, data, partial(model_of, problem, mixture))
 
 
 @hookimpl
 def build_engine(framework: JaxFramework, case: Case, problem: Moe, data: Data) -> Engine:
     """Build a text-generation engine."""
-    return engine(framework, case, problem, data, mixture)
+    return generation.engine(framework, case, problem, data, partial(model_of, problem, mixture))
 
 
 def functions(problem: Moe, dtype: Any, kernel: Kernel) -> tuple[Callable[..., Array], Callable[..., Array]]:
     """Return (weights, tokens) to logits and (weights, tokens, targets) to loss as functions; products in `dtype`."""
-    return decoder.jax.functions(problem, mixture, dtype, kernel)
+    return generation.functions(model_of(problem, mixture, dtype, kernel))

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from benchmarker import Case, Data, Engine, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import TorchFramework, scope
 from benchmarker_problems import decoder
-from benchmarker_problems.decoder.torch import SUPPORT, build, engine
+from benchmarker_problems.decoder.torch import SUPPORT, loaded
+from benchmarker_problems.generation import torch as generation
 from benchmarker_problems.layers.torch import swiglu
 from benchmarker_problems.moe import Moe
 from benchmarker_problems.quantization import WeightType
@@ -146,10 +147,10 @@ def slots(chosen_NK: Tensor, problem: Moe) -> tuple[Tensor, Tensor, None]:
 @hookimpl
 def build_workload(framework: TorchFramework, problem: Moe, case: Case, data: Data) -> Workload:
     """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights."""
-    return build(framework, problem, case, data, Block)
+    return generation.build(framework, case, problem, data, partial(loaded, problem=problem, block=Block))
 
 
 @hookimpl
 def build_engine(framework: TorchFramework, case: Case, problem: Moe, data: Data) -> Engine:
     """Build a text-generation engine."""
-    return engine(framework, case, problem, data, Block)
+    return generation.engine(framework, case, problem, data, partial(loaded, problem=problem, block=Block))
