@@ -154,7 +154,6 @@ def _end_all(child: int) -> int:
 
 
 def _children() -> list[int]:
-    """Return the children of this process."""
     own = f" {os.getpid()} "
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):

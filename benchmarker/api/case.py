@@ -38,11 +38,6 @@ def option_name(field: str) -> str:
     return "gpus" if field == "gpu" else field.removesuffix("_s")
 
 
-def is_time(field: str) -> bool:
-    """Whether a field is a time in s, which may be written with a unit, such as `5m`."""
-    return field == "seconds" or field.endswith("_s")
-
-
 class Measuring(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How a case is measured: preheat, timed blocks, and when to stop."""
 

@@ -272,7 +272,6 @@ def _walk(folder: Path, below: str) -> Iterator[tuple[str, str]]:
 
 
 def _add(archive: zipfile.ZipFile, top: str, path: str, source: Path | bytes) -> Packed:
-    """Add a file to the zip, in chunks."""
     info = zipfile.ZipInfo(f"{top}/{path}", _FIRST_DATE)
     info.create_system = 3  # Unix, whose permissions follow
     info.external_attr = 0o100644 << 16

@@ -67,7 +67,6 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 
 def _options(command: click.Command, context: click.Context) -> Iterator[str]:
-    """Yield each option of a command with its help."""
     own = click.Context(command, parent=context)
     for param in command.get_params(own):
         if isinstance(param, click.Option) and (record := param.get_help_record(own)):

@@ -136,7 +136,6 @@ def _headings(comparisons: Sequence[Comparison]) -> tuple[str, str] | None:
 
 
 def _table(comparisons: Sequence[Comparison], *, wide: bool, verbose: bool) -> Table:
-    """Return a row for each comparison."""
     first, terms = comparisons[0], Terms.of(comparisons[0])
     filled = _cases(comparisons, wide=wide)
     headings = _headings(comparisons)

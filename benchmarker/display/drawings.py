@@ -77,7 +77,6 @@ def series(values: Sequence[float] | np.ndarray, width: int, marks: Marks) -> st
 
 
 def _height(share: float, marks: Marks) -> str:
-    """Return the mark of a share from 0 to 1."""
     return marks.heights[min(len(marks.heights) - 1, int(share * len(marks.heights)))]
 
 

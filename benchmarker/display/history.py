@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from benchmarker.comparing.history import Confirmation, Series, Suspicion
+from benchmarker.comparing.history import Series, Suspicion
 from benchmarker.display.cases import CaseColumns, case_columns
 from benchmarker.display.result import Part, Text
 from benchmarker.formatting import count, part
@@ -81,19 +81,14 @@ def _change_output(words: str, series: Series, change: Suspicion, by: str) -> It
     also = "; ".join(change.environment)
     yield Text(f"  also changed there: {also}" if also else "  nothing else that is recorded changed there", "    ")
     if change.confirmation:
-        yield from _confirmation_output(change.confirmation)
+        yield Text(f"  {change.confirmation.words}", "    ")
+        if change.confirmation.records:
+            yield Text(f"  records: {change.confirmation.records}", "    ")
     elif change.confirm:
         yield Text("  to confirm it, in the repository:", "    ")
         yield from (Text(f"    {command}", "      ") for command in change.confirm)
     else:
         yield Text(f"  not confirmed: {change.unconfirmed}", "    ")
-
-
-def _confirmation_output(found: Confirmation) -> Iterator[Part]:
-    """Yield what an `ab` of both sides found."""
-    yield Text(f"  {found.words}", "    ")
-    if found.records:
-        yield Text(f"  records: {found.records}", "    ")
 
 
 def _notes(several: Sequence[Series]) -> Iterator[Part]:

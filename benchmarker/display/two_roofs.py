@@ -43,7 +43,6 @@ _OF_PARTS = (
 
 
 def _predicted(steps: list[TwoRoofs]) -> Table:
-    """Return a line for each step and roof."""
     lines = [
         (each, roof, predicted_s, ratio)
         for each in steps

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -121,7 +121,10 @@ def _read_node(path: Path, name: str, node: Node, wanted: int) -> list[Fault]:
     faults: list[Fault] = []
     runs = sorted(run for run in (path / name).glob("*/") if (run / store.PLAN).exists())
     for number, run in enumerate(runs):
-        faults += _add_run(node, number, run)
+        records, unread = store.read([run])
+        for record in records:
+            add(node, number, record)
+        faults += (fault for fault in unread if fault.path != run)  # a run without a record: the state has its reason
     return faults
 
 
@@ -155,13 +158,6 @@ def read(results: Sequence[Path]) -> Measured:
     if len(results) > 1:
         raise UserError(f"{fleets[0]} is a whole fleet; show it alone, or name runs of its nodes")
     return read_fleet(fleets[0])
-
-
-def _add_run(node: Node, number: int, run: Path) -> Iterable[Fault]:
-    records, faults = store.read([run])
-    for record in records:
-        add(node, number, record)
-    return [fault for fault in faults if fault.path != run]  # a run without a record has its reason in the state
 
 
 def add(node: Node, number: int, record: Record) -> None:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar, get_type_hints
 import msgspec
 from msgspec import inspect
 
-from benchmarker.api.case import LONGEST_S, CaseRequest, Measuring, is_time, option_name
+from benchmarker.api.case import LONGEST_S, CaseRequest, Measuring, option_name
 from benchmarker.api.errors import UserError
 from benchmarker.api.fields import LARGEST
 from benchmarker.api.problem import Divides, Generates, Problem
@@ -119,7 +119,7 @@ def settings() -> Mapping[str, Setting]:
             default = None if field.required else field.default
             made[field.name] = Setting(
                 name=field.name,
-                type="time" if is_time(field.name) else name,
+                type="time" if field.name == "seconds" or field.name.endswith("_s") else name,
                 help=(field.type.extra_json_schema or {})["description"],
                 default=default,
                 accelerator_default=default,

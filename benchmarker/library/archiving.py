@@ -148,7 +148,6 @@ Part = tuple[Named, Mapping[str, Named]]
 
 
 def _of_folders(result: Path, fault: Callable[[Fault], None]) -> Iterator[Part]:
-    """Yield the records of each folder."""
     by_folder: dict[Path, list[Path]] = {}
     unread: list[OSError] = []
     for file in store.record_files(result, unread.append):

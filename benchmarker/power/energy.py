@@ -244,7 +244,6 @@ def _conditions(meter: str, of: Sequence[Series], edges_ns: tuple[int, int], mea
 
 
 def _reports(sampled: Sequence[Sampled], period_s: float) -> list[MeterReport]:
-    """Return the report on each meter."""
     reports = []
     for meter in sampled:
         late_ms = [sample.late_ns / 1e6 for sample in meter.samples if not sample.mark]

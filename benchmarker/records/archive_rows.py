@@ -111,7 +111,6 @@ _LONG = ("record", "content")
 
 
 def _arrow(kind: types.Type) -> pa.DataType:
-    """Return the Arrow type of a field."""
     if isinstance(kind, types.Metadata):
         return _arrow(kind.type)
     if isinstance(kind, types.UnionType):

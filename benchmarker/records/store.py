@@ -118,18 +118,6 @@ class RunFolder:
         """Return the path of the log with the standard error of a trial's worker."""
         return self.path / f"{trial_id}.log"
 
-    def events_path(self, trial_id: str) -> Path:
-        """Return the path of the event table of a trial's profile."""
-        return self.path / f"{trial_id}.events.parquet"
-
-    def telemetry_path(self, trial_id: str) -> Path:
-        """Return the path of the time series of a trial's meters."""
-        return self.path / f"{trial_id}{TELEMETRY}"
-
-    def profile_path(self, trial_id: str, ending: str) -> Path:
-        """Return the path of the profiler's own file, compressed."""
-        return self.path / f"{trial_id}.profile{ending}.gz"
-
     def set_aside(self, record: Record) -> None:
         """Move a record, and then the other files of its trial, to the folder of those that do not count."""
         aside = self.path / CUT
@@ -177,8 +165,8 @@ def new_run(results: Path, plan: Plan) -> Iterator[RunFolder]:
         with suppress(OSError):
             path.rmdir()
         raise UserError(f"cannot write to {results}: {error.strerror}; name another folder with --results") from error
-    with _held(path):
-        yield RunFolder(path, plan)
+    with continued(RunFolder(path, plan)) as folder:
+        yield folder
 
 
 @contextmanager
@@ -207,13 +195,6 @@ def same_runs(results: Path, wanted: Plan, faults: list[Fault]) -> Iterator[RunF
             yield RunFolder(file.parent, plan)
 
 
-@contextmanager
-def continued(folder: RunFolder) -> Iterator[RunFolder]:
-    """Lock the folder of an earlier run; raises `UserError` if another process uses it."""
-    with _held(folder.path):
-        yield folder
-
-
 def new_submission(results: Path, plan_file: bytes) -> Path:
     """Create the folder of a run that is to be submitted, with its plan file; raises `UserError` if that fails."""
     path = results / new_id()
@@ -234,8 +215,8 @@ def submitted_run(path: Path, plan: Callable[[], Plan], attempt: int, wait: bool
     with locked(path / PLAN_FILE, wait=True):
         if not (path / PLAN).exists():
             write(path / PLAN, encode(msgspec.structs.replace(plan(), run_id=path.name)))
-    with _held(path, wait=wait):
-        yield RunFolder(path, plan_of(path), attempt)
+    with continued(RunFolder(path, plan_of(path), attempt), wait=wait) as folder:
+        yield folder
 
 
 def plan_of(path: Path) -> Plan:
@@ -418,8 +399,12 @@ def _record_files(result: Path, unread: Callable[[OSError], None]) -> Iterator[P
 
 
 @contextmanager
-def _held(path: Path, *, wait: bool = False) -> Iterator[None]:
-    """Lock a run's folder against other processes, and sweep out what a killed process left in it."""
+def continued(folder: RunFolder, *, wait: bool = False) -> Iterator[RunFolder]:
+    """Lock the folder of a run, and sweep out what a killed process left in it.
+
+    Raises `UserError` if another process uses it, unless it is to `wait`.
+    """
+    path = folder.path
     with ExitStack() as stack:
         try:
             stack.enter_context(locked(path / PLAN, wait=wait))
@@ -428,7 +413,7 @@ def _held(path: Path, *, wait: bool = False) -> Iterator[None]:
         _sweep(path)
         (path / WORK).mkdir()
         stack.callback(shutil.rmtree, path / WORK, ignore_errors=True)
-        yield
+        yield folder
 
 
 def _sweep_killed(results: Path) -> None:

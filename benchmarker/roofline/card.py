@@ -131,7 +131,6 @@ def _ceilings(records: Iterable[Record], known: Ceilings) -> Iterator[Ceiling]:
 
 
 def _size(one: Configuration, name: str) -> int:
-    """Return the size of the step of a case."""
     return int(one.records[0].case.params[name])
 
 

@@ -70,11 +70,12 @@ def _profiled(context: Context, record: Record) -> Record:
         )
         profile = ingest_ranks([file for file, _ in files], expected)
         own = zip(store.of_ranks(record.trial_id, case.ranks), files, strict=True)
+        folder = context.folder.path
         _write(
             {
-                context.folder.events_path(record.trial_id): profile_files.encode(profile),
+                folder / f"{record.trial_id}{profile_files.EVENTS}": profile_files.encode(profile),
                 **{
-                    context.folder.profile_path(rank, ending): gzip.compress(file.read_bytes(), 6)
+                    folder / f"{rank}.profile{ending}.gz": gzip.compress(file.read_bytes(), 6)
                     for rank, (file, ending) in own
                 },
             }

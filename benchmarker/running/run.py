@@ -169,7 +169,7 @@ def _measure(context: Context, process: Process, stored: int) -> list[Record]:
         raise UserError(
             f"{error.filename or 'the system'}: {error.strerror}; fix this, then continue with --resume"
         ) from error
-    _save_telemetry(folder.telemetry_path(process.trial_ids[0]), result.sampled, say)
+    _save_telemetry(folder.path / f"{process.trial_ids[0]}{store.TELEMETRY}", result.sampled, say)
     return result.records
 
 

@@ -71,7 +71,9 @@ def run_process(context: Context, process: Process) -> ProcessResult:
 
 def _is_taken(builders: Sequence[RecordBuilder], allocation: Allocation) -> bool:
     """Whether the launcher took the allocation away, or knows of a lost node; if so, that is the trial's failure."""
-    lost, where = _lost_node(builders[0].case, allocation), launchers.named(allocation)
+    case, where = builders[0].case, launchers.named(allocation)
+    gone = launchers.lost_nodes(allocation) if case.nodes > 1 else ()
+    lost = next((number for number, node in enumerate(allocation.nodes[: case.nodes]) if node in gone), None)
     if lost is not None:
         node = allocation.nodes[lost]
         _fail_for_node(builders, f"node {node} was lost, and with it {where}", lost, node)
@@ -94,12 +96,6 @@ def _undecided(builders: Sequence[RecordBuilder]) -> list[RecordBuilder]:
     return [
         builder for builder in builders if not builder.done and (not builder.failure or builder.failure.kind == "node")
     ]
-
-
-def _lost_node(case: Case, allocation: Allocation) -> int | None:
-    """Return the place of a node that was lost while it computed a case with others; None if none was."""
-    lost = launchers.lost_nodes(allocation) if case.nodes > 1 else ()
-    return next((number for number, node in enumerate(allocation.nodes[: case.nodes]) if node in lost), None)
 
 
 def _run(context: Context, process: Process, builders: Sequence[RecordBuilder]) -> ProcessResult:

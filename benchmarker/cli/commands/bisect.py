@@ -129,7 +129,6 @@ def _in_checkout(words: Sequence[str], checkout: Checkout, top: Path) -> list[st
 
 
 def _file(target: str) -> str:
-    """Return the file or module of a target."""
     return target if target.endswith(".py") else target.rpartition(":")[0]
 
 

@@ -2,14 +2,13 @@
 
 import dataclasses
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from benchmarker.api.case import MODES, CaseRequest, Mode
-from benchmarker.api.cost import Work
 from benchmarker.api.errors import UserError
 from benchmarker.api.problem import Problem, parameter_count_of
 from benchmarker.cli.display.output import Output, output_options
@@ -66,7 +65,11 @@ def command(mode: Mode, precision: str, device: str, **options: Any) -> Output:
         "frameworks": rows,
         "case": case,
     }
-    of_parts: list[Part] = [_parts_table(parts)] if parts else []
+    of_parts: list[Part] = []
+    if parts:
+        columns = (number("flops", "FLOP"), number("bytes", "B"), number("flop_per_byte", form=".3g"))
+        works = [(name, work.flops, work.bytes, work.flops / work.bytes) for name, work in parts.items()]
+        of_parts.append(Table.of(["scope", *columns], works))
     if case:
         return Output(
             [*described_output(case), *(["\ncost of each scope by formula:", *of_parts] if parts else [])], data
@@ -103,12 +106,6 @@ def _problem_output(name: str, problem: type[Problem], scopes: list[str]) -> Ite
     for line in (*f"cost of a step: {problem.cost_formula}".splitlines(), f"scopes: {', '.join(scopes)}"):
         yield Text(line, "  ")
     yield ""
-
-
-def _parts_table(parts: Mapping[str, Work]) -> Table:
-    rows = [(name, work.flops, work.bytes, work.flops / work.bytes) for name, work in parts.items()]
-    columns = (number("flops", "FLOP"), number("bytes", "B"), number("flop_per_byte", form=".3g"))
-    return Table.of(["scope", *columns], rows)
 
 
 def _abilities_output(rows: list[dict[str, Any]]) -> Iterator[Part]:

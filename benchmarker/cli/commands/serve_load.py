@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import click
 
 from benchmarker.api.errors import UserError
-from benchmarker.api.problem import Problem
 from benchmarker.cli.display.loads import output_of
 from benchmarker.cli.display.output import Output, View, output_options, print_output
 from benchmarker.cli.display.progress import Line, progress_options, quiet
@@ -128,12 +127,7 @@ class Objective(click.ParamType):  # type: ignore[type-arg]
         return Slo(**limits)
 
 
-def _set_by_the_load(problem: type[Problem]) -> list[str]:
-    """Return the parameters that the lengths of the requests and --slots determine."""
-    return list(engine_options(problem, 1, 1))
-
-
-@click.command("serve-load", cls=ProblemCommand, set_otherwise=_set_by_the_load)
+@click.command("serve-load", cls=ProblemCommand, set_otherwise=lambda problem: engine_options(problem, 1, 1))
 @click.option("--endpoint", "address", metavar="URL", help="Address of a server: http://127.0.0.1:8000/v1.")
 @click.option("--model", metavar="NAME", help="Model to request. [default: the server's only model]")
 @click.option(

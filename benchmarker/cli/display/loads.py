@@ -31,7 +31,6 @@ def output_of(load: Load, path: Path | None) -> Output:
 
 
 def _output(load: Load) -> Iterator[Part]:
-    """Yield the figures of a load."""
     figures = figures_of(load)
     found = found_rate(load)
     told = answer(found, load) if found else overload(load)

@@ -20,19 +20,14 @@ def answer_output(headings: Sequence[str], rows: Rows, **fields: Any) -> Output:
     """Return the columns and rows of an answer as an output, which has further `fields`."""
 
     def data() -> list[dict[str, Any]]:
-        _only_once(headings)
+        if twice := [name for at, name in enumerate(headings) if name in headings[:at]]:
+            raise UserError(f"several columns are called {twice[0]}, which JSON cannot hold; name them with AS")
         return [dict(zip(headings, map(_json, row), strict=True)) for row in rows]
 
     columns = [Column(heading) for heading in headings]
     cells = [[Shown(_text(value), _cell(value)) for value in row] for row in rows]
     table = Table.of(columns, cells, drop=headings[:0:-1], cut=headings)
     return Output([table] if headings else [], data, **fields)
-
-
-def _only_once(headings: Sequence[str]) -> None:
-    twice = [name for at, name in enumerate(headings) if name in headings[:at]]
-    if twice:
-        raise UserError(f"several columns are called {twice[0]}, which JSON cannot hold; name them with AS")
 
 
 def _json(value: Any) -> Any:

@@ -57,7 +57,6 @@ class _Value(click.ParamType):  # type: ignore[type-arg]  # generic since click 
 
 
 def _option(setting: Setting, *, required: bool, is_list: bool) -> Callable[[_F], _F]:
-    """Return the option of a setting."""
     default = setting.default_text
     if setting.default is not None and setting.type != "bool":
         default = f"{setting.default:g}s" if setting.type == "time" else value_text(setting.default)

@@ -371,11 +371,7 @@ def scope_rows(nested: Nest, counting: np.ndarray, forward: np.ndarray) -> np.nd
     rows = np.arange(len(forward))
     around = inherit(nested.parent, np.where(counting, rows, -1))
     followed = forward >= 0
-    node = inherit(nested.parent, np.where(followed & ~_same_as_parent(nested, forward), rows, -1))
+    same = (nested.parent >= 0) & (forward == forward[nested.parent])
+    node = inherit(nested.parent, np.where(followed & ~same, rows, -1))
     deeper = followed & (around >= 0) & (nested.level[around] > nested.level[node])
     return np.where(followed & ~deeper, around[forward], around)
-
-
-def _same_as_parent(nested: Nest, values: np.ndarray) -> np.ndarray:
-    same: np.ndarray = (nested.parent >= 0) & (values == values[nested.parent])
-    return same

@@ -6,8 +6,14 @@ from typing import Any, get_args
 import click
 
 from benchmarker.cli.display.output import Output, View, output_options
-from benchmarker.cli.display.profile_statistics import statistics, statistics_options
-from benchmarker.cli.display.profiles import device_option, filter_options, profile_output, step_option
+from benchmarker.cli.display.profiles import (
+    device_option,
+    filter_options,
+    profile_output,
+    statistics,
+    statistics_options,
+    step_option,
+)
 from benchmarker.cli.options.results import pool_option, result_argument, results_argument
 from benchmarker.cli.options.roof import roof_option
 from benchmarker.cli.options.types import Choice
