@@ -1,20 +1,14 @@
 """Detect what disturbed a trial from its own interference counters, and count the disturbed trials of a side."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING
 
 from benchmarker.formatting import count as trials
 from benchmarker.formatting import part
 from benchmarker.hooks.cases import Cases
-
-if TYPE_CHECKING:
-    from benchmarker.records.record import Interference, Record
-
+from benchmarker.records.record import Interference, Record
 
 OTHER_BUSY_CORES = 0.25
 OTHER_BUSY_SHARE = 0.02

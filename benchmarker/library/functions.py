@@ -24,7 +24,7 @@ from benchmarker.library.frames import frame_of
 from benchmarker.library.in_process import measured_here
 from benchmarker.library.judging import Design, Verdicts, judged, pairs_of, rules_of
 from benchmarker.library.measuring import description_of, run
-from benchmarker.library.progress import listener_of
+from benchmarker.library.progress import Progress, listener_of
 from benchmarker.planning import factors
 from benchmarker.records.factors import SOURCE
 from benchmarker.records.sides import Side
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from benchmarker.comparing.matching import Match
     from benchmarker.comparing.results import Family, Rules
-    from benchmarker.library.progress import Progress
     from benchmarker.records.record import Record
 
     Function = Callable[..., Any]

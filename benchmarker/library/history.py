@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from benchmarker.api.errors import UserError
-from benchmarker.comparing.history import DATE, HOST, NODE, Confirmation, Series
+from benchmarker.comparing.history import DATE, HOST, NODE, Confirmation, Outcome, Series, Suspicion
 from benchmarker.comparing.history import history as series_of_records
 from benchmarker.comparing.other_tools import series_of, tool_of
-from benchmarker.comparing.results import DELTAS
+from benchmarker.comparing.results import DELTAS, Comparison
 from benchmarker.display.history import history_output
 from benchmarker.display.result import Part, Result
 from benchmarker.files import atomic
@@ -25,7 +25,7 @@ from benchmarker.hooks.metrics import load_metrics, refuse_unknown
 from benchmarker.hooks.registry import needing
 from benchmarker.library.commits import BUILDS, Repository
 from benchmarker.library.judging import judged, rules_of
-from benchmarker.library.progress import listener_of
+from benchmarker.library.progress import Progress, listener_of
 from benchmarker.library.reporting import page_path
 from benchmarker.library.results import conditions, paths, warn_of
 from benchmarker.records.step_times import STEP_TIME
@@ -36,10 +36,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from benchmarker.api.case import Case
-    from benchmarker.comparing.history import Outcome, Suspicion
-    from benchmarker.comparing.results import Comparison
     from benchmarker.files.atomic import Fault
-    from benchmarker.library.progress import Progress
     from benchmarker.page.page_model import Figure, Page
     from benchmarker.records.record import Record
     from benchmarker.running.context import Listener

@@ -12,7 +12,7 @@ from benchmarker.api.errors import UserError, concerning
 from benchmarker.api.problem import FUNCTION
 from benchmarker.api.program import is_program
 from benchmarker.comparing import matching, profiled_parts
-from benchmarker.comparing.judge import Referee, classical
+from benchmarker.comparing.judge import AfterRound, Referee, classical
 from benchmarker.comparing.judge import compare as compare_matches
 from benchmarker.comparing.notes import suite_notes
 from benchmarker.comparing.results import DELTAS, PROFILED, Classical, Family, Level, Rules, Verdict
@@ -20,7 +20,7 @@ from benchmarker.display.comparisons import classical_output, family_output
 from benchmarker.display.records import Records
 from benchmarker.display.result import Part, Result, Text
 from benchmarker.hooks import launchers
-from benchmarker.hooks.metrics import load_metrics, refuse_unknown
+from benchmarker.hooks.metrics import Derive, load_metrics, refuse_unknown
 from benchmarker.library.measuring import description_of
 from benchmarker.library.results import conditions, paths, refuse_empty, warn_of
 from benchmarker.planning import build
@@ -39,10 +39,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from benchmarker.api.case import Case
-    from benchmarker.comparing.judge import AfterRound
     from benchmarker.comparing.matching import Match
     from benchmarker.files.atomic import Fault
-    from benchmarker.hooks.metrics import Derive
     from benchmarker.page.page_model import Figure
     from benchmarker.records.record import Record
     from benchmarker.running.context import Listener

@@ -15,8 +15,8 @@ from benchmarker.display.records import Records, as_plain, cases_output
 from benchmarker.display.result import Part, Result, Text
 from benchmarker.hooks import launchers
 from benchmarker.hooks.cases import Cases
-from benchmarker.hooks.metrics import load_metrics
-from benchmarker.library.progress import listener_of
+from benchmarker.hooks.metrics import Derive, load_metrics
+from benchmarker.library.progress import Progress, listener_of
 from benchmarker.planning import build
 from benchmarker.planning.factors import Description
 from benchmarker.records import store
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from benchmarker.api.launcher import Allocation
-    from benchmarker.hooks.metrics import Derive
-    from benchmarker.library.progress import Progress
     from benchmarker.page.page_model import Figure
     from benchmarker.records.plan import Plan
     from benchmarker.records.record import DesignKind, Record

@@ -17,10 +17,10 @@ from benchmarker.hooks.registry import needing
 from benchmarker.library.judging import rules_of
 from benchmarker.library.results import paths, refuse_empty, traces_among, warn_of
 from benchmarker.page import plots
-from benchmarker.page.page_model import Page, plain
+from benchmarker.page.page_model import Figure, Page, plain
 from benchmarker.procurement.score import THROUGHPUT
 from benchmarker.records import store
-from benchmarker.records.load import under
+from benchmarker.records.load import Load, under
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from benchmarker.comparing.results import Family
     from benchmarker.files.atomic import Fault
-    from benchmarker.page.page_model import Figure
-    from benchmarker.records.load import Load
     from benchmarker.records.record import Record
 
 ENDINGS = (".html", ".htm")

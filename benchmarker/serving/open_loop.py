@@ -10,17 +10,13 @@ Latencies count from the planned arrival. If they counted from the sending, a cl
 delay, and with it a server's (coordinated omission: Tene, How NOT to Measure Latency, 2013).
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from benchmarker.records.load import FailureKind, RequestFailure, RequestOutcome
-
-if TYPE_CHECKING:
-    from benchmarker.serving.arrivals import Request
+from benchmarker.serving.arrivals import Request
 
 DIGITS = 6
 """Decimals of the times that are kept: microseconds."""

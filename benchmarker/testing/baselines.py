@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from benchmarker.api.case import Case
 from benchmarker.api.errors import UserError
 from benchmarker.comparing.judge import compare
 from benchmarker.comparing.matching import Match
+from benchmarker.comparing.results import Comparison, Rules
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.library.commits import BuildError, Checkout, Commit, Repository
 from benchmarker.library.judging import judged
 from benchmarker.records import store
 from benchmarker.records.environment import environment_of
 from benchmarker.records.factors import SOURCE, changes, factors_of, text, varying, work
+from benchmarker.records.record import Record
 from benchmarker.records.sides import Side
+from benchmarker.running.context import Listener
 from benchmarker.worker import perf_tests
 from benchmarker.worker.perf_tests import Place, told
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from benchmarker.api.case import Case
-    from benchmarker.comparing.results import Comparison, Rules
-    from benchmarker.records.record import Record
-    from benchmarker.running.context import Listener
 
 HERE = "this checkout"
 MACHINE = ("host", "machine", "processor", "device_name", "usable_cores")

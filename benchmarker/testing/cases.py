@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,8 +22,6 @@ from benchmarker.testing import MARK
 from benchmarker.worker.perf_tests import Place, lent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import pytest
 
     from benchmarker.api.case import Case

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import chdir
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,7 +15,7 @@ import pytest
 
 from benchmarker.api.errors import UserError
 from benchmarker.comparing.formatting import Terms, ratio, sentence
-from benchmarker.comparing.results import Family
+from benchmarker.comparing.results import Family, Rules
 from benchmarker.display.comparisons import family_output
 from benchmarker.display.records import cases_output
 from benchmarker.display.result import Part, Text, lines
@@ -34,9 +34,6 @@ from benchmarker.testing.progress import Beside
 from benchmarker.worker.perf_tests import told
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from benchmarker.comparing.results import Rules
     from benchmarker.running.context import Listener
 
 OPTION = "--benchmarker"

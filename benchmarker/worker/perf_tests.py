@@ -15,7 +15,7 @@ import shlex
 import sys
 import sysconfig
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ import msgspec
 from msgspec import Struct
 
 from benchmarker.api.errors import UserError
-from benchmarker.api.problem import FUNCTION, Source
+from benchmarker.api.problem import FUNCTION, Problem, Source
 from benchmarker.files import packages
 from benchmarker.formatting import one_line
 from benchmarker.hooks import registry
@@ -33,9 +33,6 @@ from benchmarker.worker.launch import inherited
 from benchmarker.worker.parent import Parent, Stages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from benchmarker.api.problem import Problem
     from benchmarker.worker.protocol import Events, Task
 
 VARIABLE = "BENCHMARKER_TESTS"

@@ -17,14 +17,13 @@ from benchmarker.display.profiles import frame_table, overview, warnings
 from benchmarker.formatting import scale
 from benchmarker.library.profiles.filters import Phase
 from benchmarker.library.profiles.statistics import Sort, Statistics
-from benchmarker.library.profiles.view import TOP
+from benchmarker.library.profiles.view import TOP, Profiled
+from benchmarker.library.profiling import View as Name
 from benchmarker.library.profiling import profile
 from benchmarker.tables.table import Column, Filled, Table
 from benchmarker.traces.formats.aten_cost import Causal
 
 if TYPE_CHECKING:
-    from benchmarker.library.profiles.view import Profiled
-    from benchmarker.library.profiling import View as Name
     from benchmarker.traces.ingest import Ingested
 
 device_option = click.option("--device", help="Show only this device: gpu:0, cpu, ...")

@@ -16,7 +16,7 @@ from benchmarker.display.result import Part, Text
 from benchmarker.formatting import count, si
 from benchmarker.library.profiles.view import Profiled, the_only
 from benchmarker.records import ceilings
-from benchmarker.roofline.roofs import Source, measured_roof, named_roof, vendor_roof
+from benchmarker.roofline.roofs import Roof, Source, measured_roof, named_roof, vendor_roof
 from benchmarker.tables.table import Table
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from benchmarker.records.profile import Trace
     from benchmarker.records.record import Record
-    from benchmarker.roofline.roofs import Roof
 
 ComputedIn = Literal["fp32", "tf32"]
 _PRECISIONS = {"f64": "fp64", "f32": "fp32", "bf16": "bf16", "f16": "fp16", "s8": "int8"}

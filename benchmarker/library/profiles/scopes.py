@@ -17,7 +17,7 @@ from benchmarker.formatting import clean
 from benchmarker.library.profiles.difference import difference
 from benchmarker.library.profiles.filters import UNKNOWN, Filters
 from benchmarker.library.profiles.view import Profiled
-from benchmarker.records.profile import Scope
+from benchmarker.records.profile import Scope, Trace
 from benchmarker.tables import terminal
 from benchmarker.tables.shortening import factored
 from benchmarker.tables.table import Table
@@ -25,7 +25,6 @@ from benchmarker.tables.table import Table
 if TYPE_CHECKING:
     import pandas as pd
 
-    from benchmarker.records.profile import Trace
     from benchmarker.traces.ingest import Ingested
     from benchmarker.traces.profile_files import Profile
 
