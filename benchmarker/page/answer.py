@@ -202,11 +202,13 @@ def _sides(study: Study) -> Iterator[str]:
             told = text if of else f"{text[0].upper()}{text[1:]}"
             yield f"{of}{told}{_disturbed(groups) if kind == 'disturbed' else ''}."
         if capped := diagnosis.power_caps([record for group in groups for record in group.records]):
-            yield f"{of}{capped if of else f'{capped[0].upper()}{capped[1:]}'}."
+            where = [group.case for group in groups if len(groups) > 1 and diagnosis.power_caps(group.records)]
+            told = capped if of else f"{capped[0].upper()}{capped[1:]}"
+            yield f"{of}{told}{': ' * bool(where)}{some(where, MOST_TRIALS, '; ')}."
     untold = _untold(study)
     if untold:
-        some = part(untold, len(study.records), "trial", "has", "have")
-        yield f"{some} no interference counters, so disturbances are unknown."
+        trials = part(untold, len(study.records), "trial", "has", "have")
+        yield f"{trials} no interference counters, so disturbances are unknown."
 
 
 def _disturbed(groups: Sequence[Group]) -> str:

@@ -20,6 +20,7 @@ from benchmarker.page.power import MOST_POINTS, thinned
 from benchmarker.page.render import specification
 from benchmarker.page.study import MOST_DRAWN
 from benchmarker.records import store
+from benchmarker.records.energy import Conditions
 from benchmarker.records.plan import make_plan
 from benchmarker.records.record import EMULATED, Check, Record
 from benchmarker.stats.median_interval import median_half_width, median_interval
@@ -702,6 +703,25 @@ def test_no_more_lines_are_drawn_than_can_be_told_apart(page_of, place, parts):
     assert len(figure.marks) == 8
     assert len(figure.data.rows) == 20
     assert "8 of 10 lines" in figure.left_out
+
+
+def test_the_cases_that_a_power_cap_held_back_are_named_if_there_are_several(page_of, place):
+    capped = Conditions(
+        meter="nvml", id="a", device="Card", measured=True, ranges={}, throttle={"power cap": 0.9}, throttle_s={}
+    )
+    records = [
+        make_record(
+            trial=trial,
+            case={"framework": side, "params": {"ms": ms}},
+            design={"case_number": number},
+            telemetry=[capped] * (ms == 2.0),
+        )
+        for number, (ms, side) in enumerate((ms, side) for ms in (1.0, 2.0) for side in ("one", "two"))
+        for trial in range(2)
+    ]
+    told = "one: a power cap held the device's clock back"
+    assert f"{told} (2 of 4 trials): nap ms=2.0." in doubts(page_of(place(records)))
+    assert f"{told} (2 of 2 trials)." in doubts(page_of(place(records[4:], "large")))
 
 
 def test_disturbed_and_unsteady_trials_are_named_at_the_top(page_of, place):
