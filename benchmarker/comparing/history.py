@@ -264,7 +264,7 @@ def _point(run: Run, log: float, half: float) -> Point:
         label=run.label,
         run=run.run,
         started_at=run.started_at,
-        value=math.exp(log),
+        value=float(np.median(np.exp(run.logs))),
         low=ends[0],
         high=ends[1],
         trials=len(run.logs),

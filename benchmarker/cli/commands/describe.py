@@ -78,7 +78,7 @@ def command(mode: Mode, precision: str, device: str, **options: Any) -> Output:
         title = f"cost of each scope by formula, with the defaults on a CPU ({mode}, {precision}):"
         of_parts = [Text(title, "  "), *of_parts, ""]
     shown = [
-        *_problem_output(name, made, scopes),
+        *_problem_output(name, made, mode, scopes),
         *of_parts,
         *_published_output(_published(made)),
         *_abilities_output(rows),
@@ -86,7 +86,7 @@ def command(mode: Mode, precision: str, device: str, **options: Any) -> Output:
     return Output(shown, data)
 
 
-def _problem_output(name: str, problem: type[Problem], scopes: list[str]) -> Iterator[Part]:
+def _problem_output(name: str, problem: type[Problem], mode: str, scopes: list[str]) -> Iterator[Part]:
     """Yield what a problem is, its options, and the formula of its cost."""
     yield f"{clean(name)}: {clean(problem.summary)}\n"
     yield Table.of(
@@ -103,7 +103,7 @@ def _problem_output(name: str, problem: type[Problem], scopes: list[str]) -> Ite
         ],
     )
     yield ""
-    for line in (*f"cost of a step: {problem.cost_formula}".splitlines(), f"scopes: {', '.join(scopes)}"):
+    for line in (*f"cost of a step: {problem.cost_formula}".splitlines(), f"scopes in {mode}: {', '.join(scopes)}"):
         yield Text(line, "  ")
     yield ""
 
