@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from benchmarker.comparing.results import Comparison, GeometricMean, Method, Verdict
 from benchmarker.formatting import decimals, rounded
+from benchmarker.formatting import sentence as capitalised
 
 FACTOR = 2.0
 """From this ratio on, or below its inverse, a factor is easier to read than a percentage."""
@@ -252,7 +253,7 @@ def headline(each: Comparison | GeometricMean, terms: Terms) -> str:
 
 def explained(each: Comparison) -> str:
     """Return what accounts for the difference, as a sentence; empty if that is not known."""
-    return f"{each.explanation[0].upper()}{each.explanation[1:]}." if each.explanation else ""
+    return capitalised(each.explanation) if each.explanation else ""
 
 
 def tally(judged: Iterable[Comparison]) -> str:

@@ -26,6 +26,7 @@ from benchmarker.comparing.formatting import (
 )
 from benchmarker.comparing.results import Comparison, GeometricMean
 from benchmarker.formatting import count, part, shortened, si, some
+from benchmarker.formatting import sentence as capitalised
 from benchmarker.page.page_model import Card, Doubt
 from benchmarker.page.study import Group, Study
 from benchmarker.procurement.accept import Acceptance
@@ -174,7 +175,7 @@ def doubts(study: Study, unsteady: Sequence[str]) -> list[Doubt]:
         ("measured", _environments(study)),
         ("faults", _missing(study)),
         ("verdicts", _undecided(study)),
-        ("roofline", [f"{BEYOND[0].upper()}{BEYOND[1:]}."] if _above(study) else []),
+        ("roofline", [capitalised(BEYOND)] if _above(study) else []),
     ):
         for text in texts:
             found.setdefault(shortened(text, LONGEST), section)
@@ -199,12 +200,12 @@ def _sides(study: Study) -> Iterator[str]:
     for side, groups in study.sides.items():
         of = f"{side}: " if side else ""
         for kind, text in diagnosis.doubts([group.records for group in groups]).items():
-            told = text if of else f"{text[0].upper()}{text[1:]}"
-            yield f"{of}{told}{_disturbed(groups) if kind == 'disturbed' else ''}."
+            told = text + (_disturbed(groups) if kind == "disturbed" else "")
+            yield f"{of}{told}." if of else capitalised(told)
         if capped := diagnosis.power_caps([record for group in groups for record in group.records]):
             where = [group.case for group in groups if len(groups) > 1 and diagnosis.power_caps(group.records)]
-            told = capped if of else f"{capped[0].upper()}{capped[1:]}"
-            yield f"{of}{told}{': ' * bool(where)}{some(where, MOST_TRIALS, '; ')}."
+            told = f"{capped}{': ' * bool(where)}{some(where, MOST_TRIALS, '; ')}"
+            yield f"{of}{told}." if of else capitalised(told)
     untold = _untold(study)
     if untold:
         trials = part(untold, len(study.records), "trial", "has", "have")
@@ -237,9 +238,8 @@ def _environments(study: Study) -> Iterator[str]:
     for (name, note), number in notes.most_common(2 * MOST_REASONS):
         side = f"{short(name)}: " if len(cases) > 1 else ""
         where = "" if number == cases[name] else f" ({number} of {cases[name]} cases)"
-        yield f"{side}{note if side else note[0].upper() + note[1:]}{where}."
-    for note in study.family.notes if study.family else ():
-        yield f"{note[0].upper()}{note[1:]}."
+        yield f"{side}{note}{where}." if side else capitalised(note + where)
+    yield from map(capitalised, study.family.notes if study.family else ())
 
 
 def _missing(study: Study) -> Iterator[str]:

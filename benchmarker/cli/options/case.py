@@ -18,7 +18,7 @@ from benchmarker.cli.options.types import (
     frameworks_option,
     results_option,
 )
-from benchmarker.formatting import value_text
+from benchmarker.formatting import sentence, value_text
 from benchmarker.hooks import parameters
 from benchmarker.hooks.parameters import Setting
 from benchmarker.machine import perf_events
@@ -67,7 +67,7 @@ def _option(setting: Setting, *, required: bool, is_list: bool) -> Callable[[_F]
         + [f"default: {default}"] * bool(default)
         + [setting.range] * bool(setting.range)
     )
-    text = f"{setting.help[0].upper()}{setting.help[1:]}.{f'  [{notes}]' if notes else ''}"
+    text = sentence(setting.help) + (f"  [{notes}]" if notes else "")
     if setting.type == "bool":
         flags = f"{setting.option}/--no-{setting.option[2:]}"
         return click.option(flags, setting.name, default=setting.default, show_default=False, help=text)

@@ -150,7 +150,9 @@ def test_the_list_starts_no_framework(command, monkeypatch):
     monkeypatch.setattr("subprocess.Popen", None)
     shown = command("suite", "list")
     assert shown.returncode == 0
-    assert "procurement-quick" in shown.stdout
+    assert "procurement-quick, version 1\n  a first look in minutes" in shown.stdout
+    assert "\n  22 cases, 9 trials of each; 15 to 25 min on two CPU cores\n" in shown.stdout
+    assert command("suite", "list", "--csv").stdout.startswith("name,version,cases,trials,time,summary\n")
     found = json.loads(command("suite", "list", "--json").stdout)
     assert found[0]["cases"] == len(tomllib.loads((suites.FOLDER / "procurement-quick.toml").read_text())["case"]) * 2
     assert [each["name"] for each in found] == suites.names()

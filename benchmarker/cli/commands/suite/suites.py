@@ -12,12 +12,12 @@ from benchmarker.cli.display.progress import progress_options, working
 from benchmarker.cli.execution import execute_plan, made, spread
 from benchmarker.cli.options.case import dry_run_option, spread_options, store_options, suite_options
 from benchmarker.cli.options.types import complete_plan_file, complete_suite
-from benchmarker.display.result import Part
+from benchmarker.display.result import Part, Text
 from benchmarker.formatting import clean, count
 from benchmarker.planning import factors, suites
 from benchmarker.procurement import submission
 from benchmarker.procurement.submission import Submission
-from benchmarker.tables.table import Column, Table, number
+from benchmarker.tables.table import Table
 
 
 @click.command("list")
@@ -38,8 +38,16 @@ def list_command() -> Output:
         }
         for suite in map(suites.find, suites.names())
     ]
-    columns = (number(name) if isinstance(value, int) else Column(name) for name, value in rows[0].items())
-    return Output([Table.of(columns, [tuple(row.values()) for row in rows], drop=["version", "trials"])], rows)
+    parts = [
+        part
+        for row in rows
+        for part in (
+            f"{row['name']}, version {row['version']}",
+            Text(f"  {row['summary']}", "  "),
+            Text(f"  {count(row['cases'], 'case')}, {count(row['trials'], 'trial')} of each; {row['time']}", "    "),
+        )
+    ]
+    return Output(parts, rows, csv=Table.of(rows[0], [tuple(row.values()) for row in rows]))
 
 
 @click.command("run")
