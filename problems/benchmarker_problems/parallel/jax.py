@@ -104,8 +104,13 @@ def _mapped(
 
 def whole(arrays: Weights, everywhere: Sharding) -> Weights:
     """Return arrays that every device has whole; where they are divided, the shares of all are gathered."""
-    made: Weights = jax.jit(lambda arrays: arrays, out_shardings=everywhere)(arrays)
+    made: Weights = jax.jit(_same, out_shardings=everywhere)(arrays)
     return made
+
+
+def _same(arrays: Weights) -> Weights:
+    """Return the arrays: as one function for all calls, which JAX compiles once for arrays of the same shapes."""
+    return arrays
 
 
 def copies(arrays: Weights) -> list[Weights]:
