@@ -117,7 +117,7 @@ def test_what_cannot_be_measured_is_said_in_a_line():
 
 @pytest.mark.slow
 def test_a_model_trains_in_jax_and_keeps_running_statistics():
-    bench = open_bench("keras", "jax", "cpu", mode="training", model="MobileNetV2", batch_size=2, image_size=32)
+    bench = open_bench("keras", "jax", "cpu", mode="training", model="MobileNet", batch_size=2, image_size=32)
     workload = bench.build(bench.problem, bench.data(bench.problem, 1))
     losses = [workload.outputs(workload.step())["result"].item() for _ in range(8)]
     assert losses[-1] < losses[0]
