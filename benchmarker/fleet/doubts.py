@@ -152,9 +152,10 @@ def _several_kinds(judgement: Judgement) -> str:
     wide = [at for at, spread in enumerate(spreads) if spread > max(judgement.margin, judgement.scatter())]
     if not wide:
         return ""
-    widest = max(wide, key=lambda at: spreads[at])
+    widest, cases = max(wide, key=lambda at: spreads[at]), len(judgement.columns)
+    of = f"in {part(len(wide), cases, 'case')}, " if cases > 1 else ""
     return (
-        f"in {part(len(wide), len(judgement.columns), 'case')}, {judgement.what}s vary more than the trials of one "
+        f"{of}{judgement.what}s vary more than the trials of one "
         f"(standard deviation {spreads[widest]:.1%}): the fleet may be mixed; compare {judgement.what}s of one kind"
     )
 

@@ -263,7 +263,7 @@ def _goodput(curves: Sequence[_Curve]) -> list[Figure]:
             per_s = len(each.outcomes) / each.step.seconds
             good, low, high = (share * per_s for share in shares)
             rows.append((curve.label, per_s, good, low, high, shares[0]))
-            met = f"goodput {si(good, '1/s')}, {shares[0]:.1%} meet the SLO"
+            met = f"goodput {named(good)}, {shares[0]:.1%} meet the SLO"
             points.append((per_s, good, low, high, f"{curve.words(f'{per_s:.4g} requests/s')}: {met}"))
         if points and curve.number < MOST_LOADS:
             marks.append(Points.of(curve.label or "goodput", curve.number, points, symbol=curve.number))

@@ -74,7 +74,7 @@ function drawBars(plot, layer, mark) {
     const [low, top] = [mark.low[index] ?? null, mark.high[index] ?? null];
     if (low !== null && top !== null) errorBar(layer, along(low), along(top), up(row), false, colours.ink);
     const ends = low !== null && top !== null ? ` [${shown(low, axis.unit)}, ${shown(top, axis.unit)}]` : "";
-    const text = `${figure.rows[row]}\n${mark.stacked ? `${mark.name}: ` : ""}${shown(value, axis.unit)}${ends}`;
+    const text = `${figure.rows[row]}\n${mark.stacked ? `${mark.name}: ` : ""}${shown(value, axis.unit)}${ends}${axis.unit ? "" : ` ${axis.title}`}`;
     plot.targets.push({ x: left, y, width: right - left, height: high, group: row, text });
   });
 }

@@ -72,7 +72,7 @@ class Trial:
     def median(self) -> Dot:
         """Its median step time, s, in the middle of its blocks."""
         median = float(np.median(self.step_s))
-        blocks = f"{self.name}: median {si(median, 's')} of {len(self.step_s)} blocks"
+        blocks = f"{self.name}: median {si(median, 's')} of {count(len(self.step_s), 'block')}"
         x, y = digits(((self.timed + self.end) / 2, median), DIGITS)
         return x, y, None, None, "; ".join([blocks, *self.doubts])
 

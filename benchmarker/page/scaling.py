@@ -9,7 +9,7 @@ from statistics import median
 from benchmarker.comparing.scaling import scalings
 from benchmarker.comparing.scaling_results import Scalings, labels, shown
 from benchmarker.comparing.scaling_results import sentence as words
-from benchmarker.formatting import rounded, sentence
+from benchmarker.formatting import count, rounded, sentence
 from benchmarker.hooks.cases import Cases
 from benchmarker.page.page_model import Axis, Card, Figure, Listing, Points, Section, drawn, searchable, table_of
 from benchmarker.page.study import Study, named
@@ -68,7 +68,7 @@ def speedups_figure(found: Scalings) -> Figure:
             [
                 (
                     *(point.devices, point.speedup.value, point.speedup.low, point.speedup.high),
-                    f"{name}, {point.devices} devices: speed-up {shown(point.speedup)}, "
+                    f"{name}, {count(point.devices, 'device')}: speed-up {shown(point.speedup)}, "
                     f"efficiency {shown(point.efficiency, percent=True)}",
                 )
                 for point in series.points

@@ -145,7 +145,7 @@ def test_nodes_that_scatter_are_told_what_can_be_seen():
 def test_a_fleet_of_two_kinds_is_told():
     found = judge(fleet(8, 3, lambda number, at: jitter(number, at) * (1 + 0.1 * (number % 2)), repeats=14), 0.05, 0.02)
     (told,) = (text for text in found.doubts if "the fleet may be mixed" in text)
-    assert told.startswith("in 1 of 1 case, nodes vary more than the trials of one (standard deviation 7.")
+    assert told.startswith("nodes vary more than the trials of one (standard deviation 7.")
 
 
 def test_failed_trials_and_trouble_are_named():
