@@ -16,7 +16,7 @@ from benchmarker.records.step_times import MEAN_STEP_TIME, STEP_TIME
 from benchmarker.stats.median_interval import median_spreads
 from benchmarker.tables.table import Filled, metric_heading, number, spread
 
-_SHORT = {STEP_TIME: "step time", "times_predicted": "step time / predicted", "predicted_s": "predicted step time"}
+_SHORT = {STEP_TIME: "step time", "times_predicted": "measured/predicted"}
 
 
 class Trials(Protocol):

@@ -288,9 +288,7 @@ def test_every_command_is_run_or_has_a_reason():
 
 def test_what_does_not_fit_is_left_out_and_said_in_one_line(shown):
     narrow, wide = (plain(shown[columns, "", "show old"][0]) for columns in (80, 160))
-    assert re.search(
-        r"^--wide shows more columns: step time / predicted, predicted step time, samples/s, ", narrow, re.M
-    )
+    assert re.search(r"^--wide shows more columns: measured/predicted, predicted, samples/s, ", narrow, re.M)
     assert "samples/s" in wide.splitlines()[1]
     assert "--wide shows more columns: distribution" in plain(shown[80, "", "list"][0])
     assert "--wide" not in shown[160, "", "compare old --by=framework --speedup"][0]

@@ -152,7 +152,7 @@ def test_what_is_predicted_stands_beside_the_step_time_if_ceilings_are_known(com
     ceilings.keep(known)
     predicted_s = prediction(make_text(phase="decode"), Roof(1e12, 1e6)).time_s
     _, headings, line = cells(command("show", "results").stdout)
-    assert headings[:4] == ["step time", "95% interval", "step time / predicted", "predicted step time"]
+    assert headings[:4] == ["step time", "95% interval", "measured/predicted", "predicted"]
     assert line[2:4] == [f"{1.25 / predicted_s:.3g}", si(predicted_s, "s")]
     rows = dict(each[:2] for each in cells(command("show", "results/run/0.json").stdout) if len(each) > 1)
     assert rows["predicted_s"] == si(predicted_s, "s")
