@@ -356,6 +356,8 @@ def test_the_pointer_and_the_keyboard_find_marks_and_tell_them(open_page):
     place.locator(".box").first.hover(force=True)
     assert tip(page).inner_text().startswith(HOSTILE)
     assert "median" in tip(page).inner_text()
+    page.mouse.move(0, 0)
+    assert tip(page).count() == 0
     place.focus()
     texts = []
     for key in ("ArrowDown", "ArrowDown", "ArrowUp", "End", "Home"):
