@@ -83,6 +83,7 @@ function follow() {
   if (late.length || target?.closest("details")) target.scrollIntoView();
 }
 addEventListener("hashchange", follow);
+addEventListener("load", follow);  // Before, no part is the target
 
 applyTheme();
 figures.forEach(reserve);
@@ -90,5 +91,4 @@ for (const figure of figures) {
   equip(figure);
   seen.observe(placeOf(figure));
 }
-follow();
 if (!figures.length) root.dataset.drawn = "0";

@@ -451,12 +451,16 @@ def test_every_heading_figure_and_case_has_a_link_and_one_into_a_folded_part_ope
 
 
 @pytest.mark.parametrize("part", ["figure-power", "environment"])
-def test_a_link_leads_to_its_target_whatever_is_drawn_on_the_way(open_page, part):
-    """Profiles, which take more space once they are drawn, are before both."""
+def test_a_link_leads_to_its_target_whatever_is_drawn_on_the_way(browser, file, open_page, part):
+    """Profiles, which take more space once they are drawn, are before both: on an open page and on one that opens."""
     page = open_page(viewport={"width": 1280, "height": 900}, reduced_motion="reduce").page
     page.evaluate("(part) => { location.hash = part; }", part)
-    page.wait_for_timeout(500)
-    assert page.locator(f"#{part}").bounding_box()["y"] == pytest.approx(16, abs=2)
+    opening = browser.new_page(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
+    opening.goto(f"{file.as_uri()}#{part}")
+    for each in (page, opening):
+        each.wait_for_timeout(500)
+        assert each.locator(f"#{part}").bounding_box()["y"] == pytest.approx(16, abs=2)
+    opening.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
