@@ -39,10 +39,10 @@ def default_metrics(known: Mapping[str, Metric]) -> list[str]:
 
 
 class ScoredSide(Struct, frozen=True, kw_only=True):
-    """One side's trials of all cases: their suites, how many were planned and succeeded, and what is missing.
+    """One side's trials of all its cases: their suites, how many were planned and succeeded, and what is missing.
 
-    `warnings` holds what makes the side doubtful, by kind: `disturbed` trials, trials too `short` to detect
-    disturbances, `skewed` step times, a part of the machine's `cores`, and `mixed` trials of a case.
+    `warnings` holds what makes the cases that are scored doubtful, by kind: `disturbed` trials, trials too `short` to
+    detect disturbances, `skewed` step times, a part of the machine's `cores`, and `mixed` trials of a case.
     """
 
     name: str
@@ -174,7 +174,7 @@ def score(
         derive = with_costs(derive, _by_trial(sides, inputs), costs.currency)
     refuse_unknown(metrics, [record for of_side in records for record in of_side], derive)
     judged = _judged(sides, metrics, derive, weights, rules)
-    summaries = [_side(*side) for side in zip(sides.names, groups, sides.unrun, strict=True)]
+    summaries = [_side(*side) for side in zip(sides.names, groups, sides.records, sides.unrun, strict=True)]
     scores = []
     for index in range(1, len(sides.names)):
         made = sides.made[0, index]
@@ -195,7 +195,7 @@ def score(
                     *weights.unused(common),
                 ],
                 missing=_missing(
-                    [records[0], records[index]],
+                    [sides.records[0], sides.records[index]],
                     [sides.unrun[0], sides.unrun[index], sides.astray],
                     len(made.unmatched),
                     len(weights.unused(common)),
@@ -364,9 +364,10 @@ def _notes(matches: Sequence[matching.Match]) -> list[str]:
     return [f"({count} of {len(matches)} cases) {note}" for note, count in notes.items()]
 
 
-def _side(name: str, groups: Sequence[Sequence[Record]], unrun: Sequence[MissingTrials]) -> ScoredSide:
-    """Summarise one side from its records by case, and its trials without a record."""
-    records = [record for group in groups for record in group]
+def _side(
+    name: str, groups: Sequence[Sequence[Record]], records: Sequence[Record], unrun: Sequence[MissingTrials]
+) -> ScoredSide:
+    """Summarise one side from its records by case that are scored, all its records, and its trials without one."""
     failed: dict[tuple[str, str], list[Failure]] = {}
     for record in records:
         if record.error:

@@ -50,11 +50,13 @@ Pair = tuple[int, int]
 class Sides:
     """Two or more sides by name, of which the first is the baseline, and the matches of every two.
 
-    `unrun` holds the trials without a record of each side, `astray` those of an unknown side.
+    `records` holds the trials of each side, also those of cases that another one lacks; `unrun` its trials without a
+    record; and `astray` those of an unknown side.
     """
 
     names: tuple[str, ...]
     made: Mapping[Pair, Matching]
+    records: tuple[Sequence[Record], ...]
     unrun: tuple[Sequence[MissingTrials], ...]
     astray: Sequence[MissingTrials] = ()
 
@@ -68,7 +70,7 @@ def of_results(results: Sequence[tuple[str, Sequence[Record], Sequence[MissingTr
         matching.between([result[:2] for result in results])
     names = tuple(name for name, _, _ in results)
     made = _every_pair(names, lambda one, two: matching.between([results[one][:2], results[two][:2]]))
-    return Sides(names, made, tuple(unrun for _, _, unrun in results))
+    return Sides(names, made, tuple(own for _, own, _ in results), tuple(unrun for _, _, unrun in results))
 
 
 def of_axis(
@@ -84,18 +86,22 @@ def of_axis(
     names = tuple(dict.fromkeys(name for match in first for name in (match.baseline.name, match.contender.name)))
     axes = matching.axes_of(records, axis)
     values = {}
+    of_side: dict[str, list[Record]] = {}
     for record in records:
         value = matching.value_of(axes, {**environment_of(record), **factors_of(record.case)})
-        values[matching.side_name(axes, value)] = ",".join(value)
+        name = matching.side_name(axes, value)
+        values[name] = ",".join(value)
+        of_side.setdefault(name, []).append(record)
     made = _every_pair(
         names, lambda one, two: matching.by(records, axis, values[names[one]], values[names[two]], side_of)
     )
     missing: dict[str | None, list[MissingTrials]] = {}
     for lacking in unrun:
         known = factors_of(lacking.case)
-        name = matching.side_name(axes, matching.value_of(axes, known)) if known.keys() >= set(axes) else None
-        missing.setdefault(name, []).append(lacking)
-    return Sides(names, made, tuple(missing.get(name, []) for name in names), missing.get(None, []))
+        side = matching.side_name(axes, matching.value_of(axes, known)) if known.keys() >= set(axes) else None
+        missing.setdefault(side, []).append(lacking)
+    every = tuple(of_side[name] for name in names)
+    return Sides(names, made, every, tuple(missing.get(name, []) for name in names), missing.get(None, []))
 
 
 def _every_pair(names: Sequence[str], match: Callable[[int, int], Matching]) -> dict[Pair, Matching]:

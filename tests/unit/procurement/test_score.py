@@ -296,6 +296,20 @@ def test_trials_that_were_not_run_lower_the_success(command, results):
     assert done.stdout.endswith("INCOMPLETE: 2 trials not run\n")
 
 
+def test_a_case_that_one_side_lacks_counts_in_the_success_of_the_other(command, results):
+    """Otherwise its trial that was not run would count, and those that were would not."""
+    old = sorted((results / "old").glob("old-*.json"))
+    lacking = json.loads(old[0].read_bytes())["case"]
+    for path in old:
+        if json.loads(path.read_bytes())["case"] == lacking:
+            path.unlink()
+    done = command("suite", "score", "old", "new", "--json")
+    asked = [(side["asked"], side["ok"]) for side in json.loads(done.stdout)["sides"]]
+    gone = asked[0][0] - asked[0][1]
+    assert asked == [(14, 14 - gone), (14, 14)]
+    assert gone > 0
+
+
 def test_a_file_that_cannot_be_read_is_named_and_makes_the_score_incomplete(command, results):
     (results / "new" / "cut.json").write_text("{")
     done = command("suite", "score", "old", "new", "--json")
