@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from benchmarker.api.case import Case
 from benchmarker.api.errors import UserError
-from benchmarker.formatting import every
+from benchmarker.formatting import every, nearest
 from benchmarker.hooks.cases import Cases, Configuration
 from benchmarker.hooks.names import Names, common_words, names, of_programs, on_side, title
 from benchmarker.records.environment import environment_of
@@ -214,7 +214,7 @@ def axes_of(records: Sequence[Record], axis: str) -> list[str]:
     names = {name.replace("-", "_"): name for name in known}
     asked = [name.strip().replace("-", "_") for name in axis.split(",")]
     if unknown := [name for name in asked if name not in names]:
-        raise UserError(f"--by={unknown[0]}: the records have no such factor; they have: {', '.join(known)}")
+        raise UserError(f"--by={unknown[0]}: the records have no such factor; {nearest(unknown[0], names)}")
     axes = dict.fromkeys(names[name] for name in asked)
     unlike = "framework" in axes and len({record.case.execution for record in records}) > 1
     return list(axes | {"execution": None} if unlike else axes)

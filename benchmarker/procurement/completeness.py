@@ -13,7 +13,7 @@ from benchmarker.records import store
 from benchmarker.records.plan import Plan
 from benchmarker.records.record import Record
 
-REMEDY = "repeat the run's command with --resume (pytest starts over)"
+REMEDY = "repeat the run's command with --resume (under pytest, run the tests again)"
 """How trials that are missing are measured."""
 
 

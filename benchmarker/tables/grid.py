@@ -1,10 +1,10 @@
 """Cases as the cells of a table: by the values of some factors in rows and of others in columns."""
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarker.api.errors import UserError
+from benchmarker.formatting import nearest
 from benchmarker.hooks.cases import Configuration
 from benchmarker.hooks.names import common_words, names, telling, title, word
 from benchmarker.records.environment import environment_of
@@ -124,9 +124,7 @@ def _named(option: str, given: str, known: Sequence[str]) -> list[str]:
     found = []
     for each in filter(None, map(str.strip, given.split(","))):
         if setting(each) not in spelt:
-            near = difflib.get_close_matches(setting(each), spelt, n=3)
-            hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(known)}"
-            raise UserError(f"{option}={each}: the records have no such factor; {hint}")
+            raise UserError(f"{option}={each}: the records have no such factor; {nearest(setting(each), spelt)}")
         found.append(spelt[setting(each)])
     return list(dict.fromkeys(found))
 

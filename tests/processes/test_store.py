@@ -300,7 +300,7 @@ def test_what_does_not_belong_to_the_plan_is_named(command, tmp_path):
         f"r/run/{other.trial_id}.json: not a trial of r/run/plan.json",
         "run: changed: 3 of 3 trials: fields cannot be recomputed: the problem nap is not installed here",
         "3 valid, 1 faulty",
-        "2 planned trials have no record; repeat the run's command with --resume (pytest starts over)",
+        "2 planned trials have no record; repeat the run's command with --resume (under pytest, run the tests again)",
     ]
     (run / f"{other.trial_id}.json").unlink()
     assert command("validate", "r").returncode == 0

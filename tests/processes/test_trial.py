@@ -269,7 +269,7 @@ def test_a_killed_parent_leaves_no_worker_and_no_damage(cli, toy_folder, tmp_pat
     assert not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE
     assert cli("validate", "results").stdout == (
         "1 valid, 0 faulty\n"
-        "1 planned trial has no record; repeat the run's command with --resume (pytest starts over)\n"
+        "1 planned trial has no record; repeat the run's command with --resume (under pytest, run the tests again)\n"
     )
     again = cli(*RUN, *slow, "--resume")
     assert [record["trial"] for record in records(again)] == [0, 1]

@@ -124,7 +124,7 @@ class Measured(Generic[S]):
         if self.against is None and problem.any_result:
             return "its results are checked by the test alone"
         if self.against is None:
-            return f"there is no `reference` to check {problem.measured} against, and it is the first function"
+            return f"there is no `reference`; the others are checked against {problem.measured}, the first function"
         steps = self.expected(STEPS[mode])
         words = f"{'itself' if self.against == problem.measured else self.against} in fp64"
         bounds, elements = self.bounds(steps)

@@ -140,7 +140,8 @@ def test_by_the_environment_of_the_trials():
 @pytest.mark.parametrize(
     ("axis", "baseline", "message"),
     [
-        ("nothing", None, "--by=nothing: the records have no such factor; they have: problem, framework"),
+        ("nothing", None, "--by=nothing: the records have no such factor; there are: problem, framework"),
+        ("sede", None, r"--by=sede: the records have no such factor; did you mean seed\?"),
         ("precision", None, "--by=precision: every record has precision=fp32"),
         ("seed", "7", "--baseline=7: no record has seed=7; there are: 0, 1"),
     ],

@@ -169,7 +169,7 @@ def test_what_the_file_states_of_the_bound_holds(opened):
 
 def test_the_first_of_a_file_without_a_reference_is_not_checked_and_says_why(opened):
     assert opened(NUMPY, "numpy", "first").exact() == (
-        "there is no `reference` to check first against, and it is the first function"
+        "there is no `reference`; the others are checked against first, the first function"
     )
 
 
