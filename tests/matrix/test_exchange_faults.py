@@ -81,9 +81,9 @@ def torch_dp(fault, framework):
     import torch
     import torch.distributed as dist
 
-    from benchmarker_problems.gpt2 import torch as of_gpt2
+    from benchmarker_problems.generation import torch as generation
 
-    averaging = of_gpt2.averaging
+    averaging = generation.averaging
 
     def exchange(_, bucket):
         if fault == "summed":
@@ -97,7 +97,7 @@ def torch_dp(fault, framework):
         model.register_comm_hook(None, exchange)
         return model
 
-    return patch.object(of_gpt2, "averaging", broken)
+    return patch.object(generation, "averaging", broken)
 
 
 def torch_fsdp(fault, framework):

@@ -422,9 +422,7 @@ def test_jax_exchanges_and_holds_what_the_formula_says_if_tensor_parallel(params
 
 def wrongly_divided(framework, name, params, devices):
     """The check of `tp` with queries, keys and values divided as if they were one result."""
-    what = NAMES[type(params)]
-    module = {"gpt2": "gpt2", "llama": "decoder"}[what]
-    import_module(f"benchmarker_problems.{module}.{name}").by_device = lambda data, *_: data
+    import_module(f"benchmarker_problems.generation.{name}").by_device = lambda data, *_: data
     workload, made = built(framework, name, params.on(devices, "tp").small(), "tp", devices)
     return check(workload, *made)
 
