@@ -163,3 +163,8 @@ class Trace(Struct, frozen=True, forbid_unknown_fields=True):
     def waiting_share(self) -> float | None:
         """Time of waiting for other devices divided by wall time, the mean over devices; None if it is not known."""
         return None if self.waiting_ns is None else self.waiting_ns / max(1, self.whole_ns)
+
+    @property
+    def hidden_share(self) -> float:
+        """Time of communication hidden behind other work, divided by wall time, the mean over devices."""
+        return self.hidden_ns / max(1, self.whole_ns)
