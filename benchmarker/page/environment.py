@@ -63,7 +63,7 @@ def environment(study: Study) -> Section:
         lead.append(
             f"{_count(len(different))} differ{'s' * (len(different) == 1)} between the sides or within one."
             if different
-            else "No property that all sides have differs."
+            else "Every property that all sides have is the same."
         )
     if len(sides) > MOST_SIDES:
         lead.append(f"Only the first {MOST_SIDES} of {len(sides)} sides are shown.")

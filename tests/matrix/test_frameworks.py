@@ -144,8 +144,14 @@ def test_tensorflow_tells_of_itself_only_if_asked(level):
     assert ("oneDNN" in done.stderr, done.stderr == "") == (level is not None, level is None)
 
 
-def most_often_busy(framework):
-    """How many threads of products over two are most often busy or wait for a core, whatever OMP_NUM_THREADS says."""
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs Linux's list of threads")
+@pytest.mark.parametrize("framework", [*PRODUCTS])
+def test_as_many_threads_are_busy_as_were_set(framework):
+    """Whatever OMP_NUM_THREADS says: the largest number that is busy or waits for a core in a fifth of the moments.
+
+    While other programs keep all cores busy, one thread is alone in up to 60% of them.
+    """
     script = OPENED.format(framework=framework, precision="fp32", threads=2, code="f.threads()") + (
         f"import os, time, numpy as np\na = np.ones((2048, 2048), np.float32)\n{PRODUCTS[framework]}\nstep()\n"
         "print(os.getpid(), flush=True)\nend = time.monotonic() + 3\nwhile time.monotonic() < end: step()"
@@ -160,12 +166,4 @@ def most_often_busy(framework):
                 seen[sum(state.rpartition(")")[2].split()[0] == "R" for state in states)] += 1
             time.sleep(0.005)
     assert (process.returncode, recorded) == (0, 2)
-    return seen.most_common(1)[0][0]
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs Linux's list of threads")
-@pytest.mark.parametrize("framework", [*PRODUCTS])
-def test_as_many_threads_are_busy_as_were_set(framework):
-    """While others keep all cores busy, one thread may take the other's share of a product: then once more."""
-    assert any(most_often_busy(framework) == 2 for _ in range(3))
+    assert max(number for number, moments in seen.items() if moments >= seen.total() / 5) == 2

@@ -14,12 +14,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from benchmarker import Support
-from benchmarker_problems.attention.jax import (
-    FUSED_EXCLUSIONS,
-    Attend,
-    Kernel,
-    attend,
-)
+from benchmarker_problems.attention.jax import FUSED_EXCLUSIONS, Attend, Kernel, attend
 from benchmarker_problems.decoder import RMS_NORM_EPS, Decoder
 from benchmarker_problems.gemm.jax import product_by_output
 from benchmarker_problems.generation.jax import NO_FUSED_CACHE

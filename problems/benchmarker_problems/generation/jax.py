@@ -1,4 +1,6 @@
-"""Text generation in JAX, in phases and as an engine: passes are compiled, and change the donated cache in place.
+"""Language models in JAX: their steps, and text generation, in phases and as an engine.
+
+Passes of text generation are compiled, and change the donated cache in place.
 
 Shapes: B batch, P prompt or pages, S positions of the cache, R batch · heads of keys and values, D head dimension, V
 vocabulary.

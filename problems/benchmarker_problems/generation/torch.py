@@ -1,4 +1,6 @@
-"""Text generation in PyTorch, in phases and as an engine: the cache is allocated once and changed in place.
+"""Language models in PyTorch: their steps, and text generation, in phases and as an engine.
+
+The cache of text generation is allocated once and changed in place.
 
 Shapes: B batch, P prompt or pages, S positions of the cache, R batch · heads of keys and values, D head dimension, V
 vocabulary.
