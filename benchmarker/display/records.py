@@ -343,7 +343,7 @@ def _communication(trace: Trace) -> list[list[str]]:
     if devices < 2:
         return []
     share = trace.communication_share
-    parts = [f"{share:.0%} of the time of {devices} devices", f"{trace.hidden_ns / max(1, trace.whole_ns):.0%} hidden"]
+    parts = [f"{share:.0%} of the time of {devices} devices", f"{trace.hidden_share:.0%} hidden"]
     if (waiting := trace.waiting_share) is not None:
         parts += [f"{waiting:.0%} waiting for another", f"{share - waiting:.0%} transferring"]
     critical = Counter(trace.critical_ranks).most_common()
